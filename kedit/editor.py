@@ -1,0 +1,279 @@
+"""The Editor contract and its three bases: edit weights, edit the prompt, or answer with another model.
+
+An editor lives through ``attach -> [fit] -> insert* -> generate* -> reset`` and leaves the backbone as it found it.
+``kedit.testing.check_editor`` runs every promise written here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from kedit.artefacts import load_knowledge, load_tensors, read_json, save_knowledge, save_tensors, write_json
+from kedit.errors import DataError, NotAttachedError, NotFittedError, NotRemovableError
+from kedit.trunk import Snapshot, tensor_digest
+from kedit.types import Answer, Case, Knowledge, Request
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from kedit.backbone import Backbone
+
+
+class Editor(ABC):
+    """A way to insert knowledge into a model.
+
+    A subclass has a constructor with keyword-only arguments that it stores under their own names and nothing else, and
+    implements ``generate``. What ``attach`` or ``fit`` build ends in an underscore.
+    """
+
+    needs_fit: ClassVar[bool] = False
+    """The editor learns from cases and refuses to insert before ``fit`` or ``load``."""
+    does_nothing: ClassVar[bool] = False
+    """The editor is the unedited backbone: the row that others are compared with."""
+
+    backbone_: Backbone
+    edits_: dict[str, Knowledge]
+
+    @property
+    def name(self) -> str:
+        """The short name used in tables and file names: the class name in lower case."""
+        return re.sub(r"\W+", "-", type(self).__name__).lower()
+
+    def get_params(self) -> dict[str, Any]:
+        """The constructor's arguments and their values, derived from its signature."""
+        signature = inspect.signature(type(self).__init__)
+        names = [p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+        return {name: getattr(self, name) for name in names}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_params().items())})"
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def attach(self, backbone: Backbone) -> Self:
+        """Give the editor the model to edit and build what it needs; returns self."""
+        if getattr(self, "edits_", None):
+            self.reset()
+        self.backbone_ = backbone
+        self.edits_ = {}
+        self._serial = 0
+        self.build()
+        return self
+
+    def build(self) -> None:
+        """Hook: make the parts that depend on the backbone (names end in an underscore)."""
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the editor can insert: it does not learn, or ``fit`` or ``load`` was called (which set ``fitted_``)."""
+        return not self.needs_fit or getattr(self, "fitted_", False)
+
+    def fit(self, cases: Sequence[Case]) -> Self:
+        """Learn from training cases and return self; the backbone stays unchanged. Does nothing for editors that do not learn."""
+        return self
+
+    def insert(self, knowledge: Knowledge) -> str:
+        """Insert one more item on top of those before it and return its edit id; on an error nothing has changed."""
+        self._require_ready()
+        edit_id = f"edit-{self._serial + 1}"
+        self.apply(edit_id, knowledge)
+        self._serial += 1
+        self.edits_[edit_id] = knowledge
+        return edit_id
+
+    def apply(self, edit_id: str, knowledge: Knowledge) -> None:
+        """Hook: do the work of one insert; ``edits_`` receives the knowledge afterwards."""
+
+    def remove(self, edit_id: str) -> None:
+        """Take one edit back; raises KeyError for an unknown id and NotRemovableError where the method cannot."""
+        self._require_attached()
+        if edit_id not in self.edits_:
+            raise KeyError(f"no edit {edit_id!r}; inserted are: {', '.join(self.edits_) or 'none'}")
+        self.unapply(edit_id)
+        del self.edits_[edit_id]
+
+    def unapply(self, edit_id: str) -> None:
+        """Hook: undo one insert; the default refuses."""
+        raise NotRemovableError(f"{type(self).__name__} cannot take {edit_id!r} back alone; call reset() to undo all edits")
+
+    @abstractmethod
+    def generate(self, requests: Sequence[Request]) -> list[Answer]:
+        """Answers of the edited model, same length and order as ``requests``."""
+
+    def reset(self) -> None:
+        """Undo every insert and keep what ``fit`` learned; all weights are bit-identical to before the first insert."""
+        self._require_attached()
+        self.revert()
+        self.edits_.clear()
+        self._serial = 0
+
+    def revert(self) -> None:
+        """Hook: undo the effect of all inserts."""
+
+    # -- artefacts -------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write what ``fit`` learned to a folder; editors that do not learn write only their parameters."""
+        write_json(Path(path) / "editor.json", {"editor": type(self).__name__, "params": _plain(self.get_params())})
+
+    def load(self, path: str | Path) -> Self:
+        """Read what ``save`` wrote and return self; raises DataError for another editor's artefact."""
+        self._own_artefact(Path(path) / "editor.json")
+        return self
+
+    def save_edits(self, path: str | Path) -> None:
+        """Write what was inserted to a folder: ``edits.jsonl``, ``images/`` and ``editor.json``."""
+        self._require_attached()
+        Editor.save(self, path)
+        save_knowledge(Path(path), list(self.edits_.values()))
+
+    def load_edits(self, path: str | Path) -> None:
+        """Insert again what ``save_edits`` wrote, on top of what is inserted now."""
+        self._own_artefact(Path(path) / "editor.json")
+        for knowledge in load_knowledge(Path(path)):
+            self.insert(knowledge)
+
+    # -- guards ----------------------------------------------------------------------------------------------------
+
+    def _own_artefact(self, file: Path) -> dict[str, Any]:
+        info: dict[str, Any] = read_json(file)
+        if info.get("editor") != type(self).__name__:
+            raise DataError(f"{file} belongs to {info.get('editor')!r}, not to {type(self).__name__!r}; load it with that editor")
+        return info
+
+    def _require_attached(self) -> None:
+        if not hasattr(self, "backbone_"):
+            raise NotAttachedError(f"{type(self).__name__} has no backbone yet; call attach(backbone) first")
+
+    def _require_ready(self) -> None:
+        self._require_attached()
+        if not self.fitted:
+            raise NotFittedError(f"{type(self).__name__} learns before it inserts; call fit(cases) or load(path) first")
+
+
+class WeightEditor(Editor):
+    """An editor that changes weights: the subclass computes deltas, this class applies, snapshots and restores them.
+
+    Only touched weights are ever copied. ``removable=True``, where a subclass offers it as a parameter, keeps each edit's
+    deltas in host memory so that one edit can be taken back out of several.
+    """
+
+    snapshot_: Snapshot
+    deltas_: dict[str, dict[str, Tensor]]
+
+    def attach(self, backbone: Backbone) -> Self:
+        super().attach(backbone)
+        self.snapshot_ = Snapshot(backbone.model)
+        self.deltas_ = {}
+        return self
+
+    @abstractmethod
+    def deltas(self, knowledge: Knowledge) -> Mapping[str, Tensor]:
+        """What to add to which parameters (by name in ``backbone_.model``) so that the model knows ``knowledge``.
+
+        Called on the model as edited so far; must leave its weights as they are.
+        """
+
+    def apply(self, edit_id: str, knowledge: Knowledge) -> None:
+        found = self.deltas(knowledge)
+        self.snapshot_.add(found)
+        if getattr(self, "removable", False):
+            self.deltas_[edit_id] = {name: delta.detach().cpu() for name, delta in found.items()}
+
+    def unapply(self, edit_id: str) -> None:
+        """Back to the original weights, then every other edit's deltas again in order."""
+        if lost := [edit for edit in self.edits_ if edit not in self.deltas_]:
+            raise NotRemovableError(
+                f"{type(self).__name__} has no deltas of {', '.join(lost)} to put back (construct it with removable=True; "
+                "edits that were loaded have none of their own); call reset() to undo all edits"
+            )
+        del self.deltas_[edit_id]
+        self.snapshot_.restore()
+        for found in self.deltas_.values():
+            self.snapshot_.add(found)
+
+    def generate(self, requests: Sequence[Request]) -> list[Answer]:
+        self._require_attached()
+        return self.backbone_.generate(requests)
+
+    def revert(self) -> None:
+        self.snapshot_.restore()
+        self.deltas_.clear()
+
+    def save_edits(self, path: str | Path) -> None:
+        """As for every editor, plus ``deltas.safetensors`` (edited minus original weights, fp32) and digests of the originals."""
+        super().save_edits(path)
+        save_tensors(Path(path) / "deltas.safetensors", self.snapshot_.difference())
+        write_json(Path(path) / "base.json", {"backbone": self.backbone_.id, "digests": self.snapshot_.digests()})
+
+    def load_edits(self, path: str | Path) -> None:
+        """Add saved deltas to the weights; raises DataError when they were made for other weights."""
+        self._own_artefact(Path(path) / "editor.json")
+        weights = dict(self.backbone_.model.named_parameters())
+        originals = self.snapshot_.digests()
+        for name, digest in read_json(Path(path) / "base.json")["digests"].items():
+            here = originals.get(name) or (tensor_digest(weights[name]) if name in weights else None)
+            if here != digest:
+                raise DataError(
+                    f"{path}: deltas for {name!r} were made on other weights (digest {digest[:12]}, here {str(here)[:12]})"
+                )
+        self.snapshot_.add(load_tensors(Path(path) / "deltas.safetensors"))
+        for knowledge in load_knowledge(Path(path)):
+            self._serial += 1
+            self.edits_[f"edit-{self._serial}"] = knowledge
+
+
+class ContextEditor(Editor):
+    """An editor that leaves the model alone and rewrites the request.
+
+    ``rewrite`` is a pure function of the request and of what was inserted; a request that the edits do not concern comes
+    back unchanged (the same object), so that its answer is the unedited model's, exactly and for free.
+    """
+
+    @abstractmethod
+    def rewrite(self, request: Request) -> Request:
+        """The request as the unedited model is to see it."""
+
+    def unapply(self, edit_id: str) -> None:
+        """Nothing to undo: ``rewrite`` reads ``edits_``."""
+
+    def generate(self, requests: Sequence[Request]) -> list[Answer]:
+        self._require_attached()
+        return self.backbone_.generate([self.rewrite(request) for request in requests])
+
+
+class ReplacementEditor(Editor):
+    """An editor that sends requests in its scope to another model and the rest to the unedited backbone."""
+
+    @abstractmethod
+    def route(self, requests: Sequence[Request]) -> list[Knowledge | None]:
+        """For each request the inserted knowledge that concerns it, or None for the unedited backbone."""
+
+    @abstractmethod
+    def replace(self, requests: Sequence[Request], knowledge: Sequence[Knowledge]) -> list[Answer]:
+        """The replacement's answers, given the knowledge routed to each request."""
+
+    def unapply(self, edit_id: str) -> None:
+        """Nothing to undo where ``route`` reads ``edits_``; a router with an index of its own overrides this."""
+
+    def generate(self, requests: Sequence[Request]) -> list[Answer]:
+        self._require_attached()
+        routed = self.route(requests)
+        base = iter(self.backbone_.generate([r for r, k in zip(requests, routed, strict=True) if k is None]))
+        found = [(r, k) for r, k in zip(requests, routed, strict=True) if k is not None]
+        hits = iter(self.replace([r for r, _ in found], [k for _, k in found]))
+        return [next(base) if k is None else next(hits) for k in routed]
+
+
+def _plain(value: Any) -> Any:
+    """Parameters as JSON can hold them; anything else by its repr."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value if isinstance(value, str | int | float | bool | None) else repr(value)

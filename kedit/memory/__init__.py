@@ -1,0 +1,1 @@
+"""Parts that hold inserted items with their vectors; the home of the index behind memory editors."""
