@@ -1,0 +1,1 @@
+"""The embedded backbones: what there is, and how each is made."""
