@@ -1,0 +1,84 @@
+"""From what is typed to a class: a short name, ``module:Class``, ``file.py:Class``, or what an installed package offers."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+from kedit.errors import UnknownNameError, unknown_name
+
+
+def resolve(spec: str, known: Mapping[str, str], group: str, kind: str) -> type:
+    """The class that ``spec`` names.
+
+    ``known`` maps short names to ``"module:Class"``; ``group`` is the entry-point group in which installed packages offer
+    more; ``kind`` ("editor", "benchmark") is for messages. Own names go before offered ones. Nothing is imported but the
+    class asked for. Raises UnknownNameError for a name that is not known and for a module, file or class that is not there.
+    """
+    if spec in known:
+        return _load(known[spec], kind)
+    if ":" in spec:
+        return _load(spec, kind)
+    offered = {point.name: point for point in entry_points(group=group)}
+    if spec in offered:
+        return _class(offered[spec].load(), spec, kind)
+    raise unknown_name(kind, spec, {*known, *offered}, f"A {kind} of your own is named 'module:Class' or 'file.py:Class'.")
+
+
+def _load(spec: str, kind: str) -> type:
+    place, _, name = spec.rpartition(":")
+    module = _from_file(place, spec, kind) if place.endswith(".py") else _from_module(place, spec, kind)
+    found: object = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            classes = [key for key, value in vars(module).items() if isinstance(value, type)]
+            raise unknown_name(f"{kind} in {place}", name, classes)
+        found = getattr(found, part)
+    return _class(found, spec, kind)
+
+
+def _class(found: object, spec: str, kind: str) -> type:
+    if not isinstance(found, type):
+        raise UnknownNameError(f"{kind} {spec!r} is {type(found).__name__} {found!r:.60}, expected a class")
+    return found
+
+
+def _from_module(place: str, spec: str, kind: str) -> ModuleType:
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise UnknownNameError(f"{kind} {spec!r}: {place!r} is no module's name; expected 'module:Class' or 'file.py:Class'")
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (place == error.name or place.startswith(error.name + ".")):
+            raise UnknownNameError(
+                f"{kind} {spec!r}: there is no module {error.name!r}; expected 'module:Class' or 'file.py:Class'"
+            ) from None
+        raise  # the module is there and imports something that is not
+
+
+def _from_file(place: str, spec: str, kind: str) -> ModuleType:
+    path = Path(place).expanduser().resolve()
+    if not path.is_file():
+        raise UnknownNameError(
+            f"{kind} {spec!r}: there is no file {path}; expected 'file.py:Class' with a path from {Path.cwd()}"
+        )
+    name = f"kedit_file_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        raise UnknownNameError(f"{kind} {spec!r}: {path} cannot be loaded as Python")
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module  # before it runs: dataclasses and pickle look the module up
+    try:
+        found.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
