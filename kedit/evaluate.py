@@ -1,0 +1,349 @@
+"""The only runner: benchmark, protocol, editor and backbone in; a folder of records out."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from kedit.answers import Asked, BaseAnswers, PlainAnswers, fatal, limited
+from kedit.backbone import Backbone
+from kedit.benchmark import Benchmark, Task
+from kedit.casebook import Casebook
+from kedit.config import run_config
+from kedit.editor import ContextEditor, Editor
+from kedit.errors import ContractError, StoreError, unknown_name
+from kedit.flags import flags_of
+from kedit.protocols import Ask, Insert
+from kedit.run import Run
+from kedit.store import Key, RunStore
+from kedit.timing import Timings, timing
+from kedit.types import Answer, Case, Record, Request
+
+_BLOCK = 32
+"""Cases whose base answers, and whose rewritten requests, are asked together."""
+
+
+class Progress(Protocol):
+    """Called after every case of every editor, finished ones of an earlier run included."""
+
+    def __call__(self, editor: str, task: str, done: int, total: int) -> None: ...
+
+
+def evaluate(
+    editors: Editor | Sequence[Editor] | Mapping[str, Editor],
+    backbone: Backbone,
+    benchmark: Benchmark,
+    *,
+    tasks: str | Sequence[str] | None = None,
+    limit: int | None = None,
+    out: str | Path | None = None,
+    seed: int = 0,
+    max_new_tokens: int = 64,
+    cache_dir: str | Path | None = None,
+    progress: Progress | None = None,
+    plain: bool = False,
+) -> Run:
+    """Insert, ask and record every case of a benchmark with every editor, and return the run.
+
+    ``editors`` is one editor, several, or a mapping from display names. ``tasks`` defaults to all of the benchmark's,
+    ``limit`` counts raw cases of each. ``out`` is the run's folder: what it already holds is not asked again; without it
+    the records live in a temporary folder as long as the returned run. ``seed`` sets the generators of random, NumPy and
+    torch anew for each editor and case, so that a case's result does not depend on those before it. ``plain`` asks one
+    request at a time and remembers nothing: the same answers in fp32, slowly.
+
+    A case that fails is noted in the run's failures and tried again by the next call. Raises UnknownNameError for a
+    task, StoreError for the folder, ContractError when an editor breaks a promise; out of memory passes through. Whatever
+    happens, the backbone is left unedited.
+    """
+    named = _named(editors)
+    for editor in named.values():
+        if getattr(editor, "edits_", None):
+            editor.reset()  # the run starts from the unedited backbone
+    work = {name: (benchmark.tasks[name], benchmark.cases(name, limit=limit)) for name in _tasks(benchmark, tasks)}
+    config = run_config(named, backbone, benchmark, work, limit=limit, seed=seed, max_new_tokens=max_new_tokens, plain=plain)
+    folder = tempfile.TemporaryDirectory(prefix="kedit-") if out is None else None
+    answers = PlainAnswers(backbone, max_new_tokens) if plain else BaseAnswers(backbone, cache_dir, max_new_tokens)
+    with RunStore.open(folder.name if folder else str(out), config) as store, limited(backbone, max_new_tokens):
+        book = Casebook(store.path)
+        for name, editor in named.items():
+            _EditorRun(name, editor, backbone, benchmark, work, store, book, answers, seed, progress, plain).run()
+    return Run.load(store.path, keep=folder)
+
+
+@dataclass
+class _Question:
+    """One probe to ask at one state: answered (directly) or a request of the unedited backbone (context editors)."""
+
+    after: int
+    probe: int
+    found: Asked | Request
+
+
+@dataclass
+class _Attempt:
+    """One case on its way: what is missing of it, its references, its questions, and how it went."""
+
+    case: Case
+    missing: set[tuple[int, int]]
+    references: dict[int, Asked] = field(default_factory=dict)
+    questions: list[_Question] = field(default_factory=list)
+    inserts: list[float] = field(default_factory=list)
+    stage: str = "base"
+    error: Exception | None = None
+
+
+@dataclass
+class _EditorRun:
+    """All cases of one editor."""
+
+    name: str
+    editor: Editor
+    backbone: Backbone
+    benchmark: Benchmark
+    work: Mapping[str, tuple[Task, Sequence[Case]]]
+    store: RunStore
+    book: Casebook
+    answers: BaseAnswers | PlainAnswers
+    seed: int
+    progress: Progress | None
+    plain: bool
+
+    def run(self) -> None:
+        done = self.store.done(self.name)
+        todo = {name: _todo(name, task, cases, done) for name, (task, cases) in self.work.items()}
+        if not any(todo.values()):
+            return
+        self._prepare()
+        for name, attempts in todo.items():
+            self._task(name, attempts)
+        if self.backbone.fingerprint() != self.store.config["identity"]["backbone"]["fingerprint"]:
+            raise ContractError(f"{self.name}: the weights after reset() differ from those before the first insert")
+        self.store.arrange(self.name, (key for name, (task, cases) in self.work.items() for key in _keys(name, task, cases)))
+
+    @cached_property
+    def deferred(self) -> bool:
+        """The editor only rewrites requests, so that the unedited backbone can answer them later, many at once."""
+        return not self.plain and isinstance(self.editor, ContextEditor) and type(self.editor).generate is ContextEditor.generate
+
+    def _prepare(self) -> None:
+        if getattr(self.editor, "backbone_", None) is self.backbone:
+            self.editor.reset()  # attaching again would build anew what fit has trained
+        else:
+            self.editor.attach(self.backbone)
+        if not self.editor.fitted:
+            _seed(self.seed, self.name, "fit")
+            self.editor.fit(self.benchmark.train())
+        self._sealed("fit() or attach()")
+
+    def _task(self, task: str, attempts: Sequence[_Attempt]) -> None:
+        total = len(self.work[task][1])
+        finished = total - len(attempts)
+        self._report(task, finished, total)
+        for start in range(0, len(attempts), _BLOCK):
+            for _ in self._block(task, attempts[start : start + _BLOCK]):
+                finished += 1
+                self._report(task, finished, total)
+
+    def _report(self, task: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(self.name, task, done, total)
+
+    def _block(self, task: str, attempts: Sequence[_Attempt]) -> Iterator[None]:
+        """References of all cases before any edit, then case by case; what is deferred, together at the end."""
+        self._ask_references(attempts)
+        for attempt in attempts:
+            if attempt.error is None:
+                self._attempt(task, attempt)
+            if not self.deferred:
+                self._finish(task, attempt)
+                yield
+        if self.deferred:
+            self._ask_deferred(attempts)
+            for attempt in attempts:
+                self._finish(task, attempt)
+                yield
+
+    def _ask_references(self, attempts: Sequence[_Attempt]) -> None:
+        wanted = []
+        for attempt in attempts:
+            probes = sorted({probe for _, probe in attempt.missing if attempt.case.probes[probe].reference is None})
+            wanted += [(attempt, probe) for probe in probes]
+        found = self.answers.try_ask([attempt.case.probes[probe].request for attempt, probe in wanted])
+        for (attempt, probe), asked in zip(wanted, found, strict=True):
+            attempt.references[probe] = asked
+            attempt.error = attempt.error or asked.error
+
+    def _attempt(self, task: str, attempt: _Attempt) -> None:
+        """One case's events; an error that concerns the case alone is kept in the attempt."""
+        _seed(self.seed, self.name, task, attempt.case.id)
+        try:
+            self._events(task, attempt)
+        except Exception as error:
+            if fatal(error):
+                raise
+            attempt.error = error
+        finally:
+            self._undo(f"case {attempt.case.id}")
+
+    def _events(self, task: str, attempt: _Attempt) -> None:
+        clock = Timings(self.backbone.device, {"insert": attempt.inserts})
+        for event in self.work[task][0].protocol(attempt.case):
+            if isinstance(event, Insert):
+                attempt.stage = "insert"
+                with clock.timing("insert"):
+                    self.editor.insert(event.knowledge)
+            else:
+                attempt.stage = "generate"
+                self._ask(attempt, event)
+
+    def _ask(self, attempt: _Attempt, event: Ask) -> None:
+        probes = [p for p in dict.fromkeys(event.probes) if (event.after, p) in attempt.missing]
+        attempt.missing -= {(event.after, p) for p in probes}  # a protocol that asks the same twice has one record
+        requests = [attempt.case.probes[p].request for p in probes]
+        found: Sequence[Asked | Request]
+        if self.deferred and isinstance(self.editor, ContextEditor):
+            found = [self.editor.rewrite(request) for request in requests]
+        elif self.plain:
+            found = [asked for request in requests for asked in self._generate([request])]
+        else:
+            found = self._generate(requests)
+        attempt.questions += [_Question(event.after, p, f) for p, f in zip(probes, found, strict=True)]
+
+    def _generate(self, requests: Sequence[Request]) -> list[Asked]:
+        if not requests:
+            return []
+        with timing("ask", self.backbone.device) as lap:
+            answers = list(self.editor.generate(requests))
+        if len(answers) != len(requests):
+            raise ContractError(f"{self.name}: generate() gave {len(answers)} answers to {len(requests)} requests")
+        return [Asked(self._answer(answer), lap.seconds / len(requests)) for answer in answers]
+
+    def _answer(self, answer: Answer | str) -> Answer:
+        if isinstance(answer, str):
+            return Answer(answer, self.backbone.count_tokens(answer))
+        if not isinstance(answer, Answer):
+            raise ContractError(f"{self.name}: generate() gave a {type(answer).__name__}; give Answer(text) or a string")
+        return answer
+
+    def _ask_deferred(self, attempts: Sequence[_Attempt]) -> None:
+        open_ = [(a, q) for a in attempts if a.error is None for q in a.questions]
+        found = self.answers.try_ask([q.found for _, q in open_ if isinstance(q.found, Request)])
+        for (attempt, question), asked in zip(open_, found, strict=True):
+            question.found = asked
+            attempt.error = attempt.error or asked.error
+
+    def _finish(self, task: str, attempt: _Attempt) -> None:
+        case = attempt.case
+        self.book.add(task, case)  # before the records, so that whoever has these has it too
+        if attempt.error is not None:
+            self.store.fail(self.name, task, case.id, attempt.stage, attempt.error)
+            return
+        records = [self._record(task, attempt, question) for question in attempt.questions]
+        self.store.append(self.name, records)
+        seconds = {"insert": attempt.inserts, "ask": [record.seconds for record in records]}
+        self.store.succeed(self.name, task, case.id, seconds)
+
+    def _record(self, task: str, attempt: _Attempt, question: _Question) -> Record:
+        probe = attempt.case.probes[question.probe]
+        if not isinstance(question.found, Asked) or question.found.answer is None:
+            raise ContractError(f"case {attempt.case.id}, probe {question.probe} was not answered")
+        answer = question.found.answer
+        reference = probe.reference
+        if reference is None:
+            base = attempt.references[question.probe].answer
+            reference = base.text if base is not None else ""
+        limit = self.answers.max_new_tokens
+        return Record(
+            task=task,
+            case=attempt.case.id,
+            probe=question.probe,
+            dimension=probe.dimension,
+            step=probe.step,
+            asked_at=question.after,
+            language=probe.request.language,
+            output=answer.text,
+            reference=reference,
+            from_base=probe.reference is None,
+            tokens=answer.tokens,
+            seconds=question.found.seconds,
+            flags=flags_of(answer, probe.request.language, reference_tokens=self._tokens(reference), max_new_tokens=limit),
+            tags=dict(attempt.case.tags),
+        )
+
+    def _tokens(self, text: str) -> int:
+        if text not in self._counted:
+            self._counted[text] = self.backbone.count_tokens(text)
+        return self._counted[text]
+
+    @cached_property
+    def _counted(self) -> dict[str, int]:
+        return {}
+
+    def _undo(self, when: str) -> None:
+        try:
+            self.editor.reset()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise ContractError(f"{self.name}: reset() failed after {when} ({reason}); the run stops") from error
+        if not self.deferred:  # what only rewrites requests is checked when the unedited backbone is asked
+            self._sealed(f"reset() after {when}")
+
+    def _sealed(self, what: str) -> None:
+        if changed := self.answers.seal.changed():
+            more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+            raise ContractError(f"{self.name}: {what} left weights changed: {', '.join(changed[:3])}{more}; the run stops")
+
+
+def _named(editors: Editor | Sequence[Editor] | Mapping[str, Editor]) -> dict[str, Editor]:
+    if isinstance(editors, Mapping):
+        pairs = list(editors.items())
+    else:
+        several = [editors] if isinstance(editors, Editor) else list(editors)
+        pairs = [(getattr(editor, "name", ""), editor) for editor in several]
+    for name, editor in pairs:
+        if not isinstance(editor, Editor):
+            raise ContractError(f"{editor!r} is no editor; give an instance of a subclass of kedit.Editor, such as MyEditor()")
+        if [n for n, _ in pairs].count(name) > 1:
+            raise StoreError(f"two editors are called {name!r}; name them by a mapping: {{{name!r}: ..., '{name}-2': ...}}")
+    return dict(pairs)
+
+
+def _tasks(benchmark: Benchmark, tasks: str | Sequence[str] | None) -> list[str]:
+    wanted = list(benchmark.tasks) if tasks is None else [tasks] if isinstance(tasks, str) else list(tasks)
+    for name in wanted:
+        if name not in benchmark.tasks:
+            raise unknown_name(f"task of {benchmark.name}", name, benchmark.tasks)
+    return wanted
+
+
+def _keys(name: str, task: Task, cases: Sequence[Case]) -> Iterator[Key]:
+    """Keys of all records that a task's cases will have, in order; takes no model."""
+    for case in cases:
+        asks = [event for event in task.protocol(case) if isinstance(event, Ask)]
+        yield from dict.fromkeys((name, case.id, ask.after, probe) for ask in asks for probe in ask.probes)
+
+
+def _todo(name: str, task: Task, cases: Sequence[Case], done: set[Key]) -> list[_Attempt]:
+    attempts = []
+    for case in cases:
+        missing = {(after, probe) for key in _keys(name, task, [case]) if key not in done for after, probe in [key[2:]]}
+        if missing:
+            attempts.append(_Attempt(case, missing))
+    return attempts
+
+
+def _seed(seed: int, *parts: str) -> None:
+    digest = hashlib.sha256("\x1f".join([str(seed), *parts]).encode("utf-8", "surrogatepass")).digest()
+    number = int.from_bytes(digest[:8], "big")
+    random.seed(number)
+    np.random.seed(number % 2**32)
+    torch.manual_seed(number)

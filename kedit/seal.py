@@ -1,0 +1,50 @@
+"""A cheap answer to "are these still the weights we started with?"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_CHUNK = 1 << 24
+
+
+class Seal:
+    """The sum of every weight's bits, taken at construction and compared later.
+
+    Covers parameters and persistent buffers. One read of the weights and no hashing, so that it can follow every case:
+    any change of one element is seen; changes that cancel out in the sum of one tensor's bit patterns, such as a
+    permutation of its elements, are not (the fingerprint at the end of an editor's run sees those).
+    A model without ``state_dict`` (a remote one) has nothing to compare.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.sums = _sums(model)
+
+    def changed(self) -> list[str]:
+        """Names of weights that differ from those sealed, or that came or went; empty when all is as it was."""
+        now = _sums(self.model)
+        return sorted(name for name in self.sums.keys() | now.keys() if self.sums.get(name) != now.get(name))
+
+
+def _sums(model: Any) -> dict[str, int]:
+    if not hasattr(model, "state_dict"):
+        return {}
+    weights = {n: t for n, t in model.state_dict().items() if isinstance(t, torch.Tensor) and t.device.type != "meta"}
+    sums = {name: _sum(tensor) for name, tensor in weights.items()}
+    return {name: int(value) for name, value in sums.items()}
+
+
+def _sum(tensor: Tensor) -> Tensor:
+    """Sum of the elements' bit patterns as integers, int64 scalar on the tensor's device; wraps around."""
+    flat = tensor.detach().reshape(-1)
+    if flat.is_complex():
+        flat = torch.view_as_real(flat).reshape(-1)
+    bits = flat.contiguous().view(_INTEGERS[flat.element_size()])
+    chunks = torch.split(bits, _CHUNK) if bits.numel() else (bits,)
+    return torch.stack([chunk.sum(dtype=torch.int64) for chunk in chunks]).sum()
