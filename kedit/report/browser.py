@@ -1,0 +1,151 @@
+"""What the browser of cases on the page is given: cases, questions, every editor's answers with scores, small images."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from kedit.casebook import read_cases, read_image
+from kedit.errors import ImageError
+from kedit.images import open_image
+from kedit.metrics import Thresholds, rouge_scorer
+from kedit.protocols import RELIABILITY
+from kedit.report.escape import visible
+from kedit.report.results import Results
+from kedit.report.tables import evenly_spaced
+from kedit.types import Record
+
+MOST_CASES = 400
+SIDE = 192
+"""Longest side in pixels of an image on the page."""
+
+
+def browser_data(results: Results, most: int = MOST_CASES) -> dict[str, Any]:
+    """Everything as plain JSON, all texts with control characters written out; at most ``most`` cases, evenly spaced."""
+    book = _Book(results)
+    every = list(book.asked)
+    picked = [every[i] for i in evenly_spaced(len(every), most)]
+    cases = [book.case(task, case) for task, case in picked]
+    data = {
+        "editors": results.editors,
+        "base": results.base,
+        "tasks": {task: _dimensions(results, task) for task in results.run.tasks},
+        "cases": cases,
+        "images": book.thumbnails(cases),
+        "total": len(every),
+    }
+    shown: dict[str, Any] = _visible(data)
+    return shown
+
+
+def _dimensions(results: Results, task: str) -> dict[str, dict[str, Any]]:
+    """Label of each dimension, and the score below which an answer fails in it."""
+    at = Thresholds()
+    return {
+        d.name: {"label": d.label, "pass": at.local if d.locality else at.reliable if d.name == RELIABILITY else at.general}
+        for d in results.run.dimensions(task)
+    }
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value, keep="\n\t")
+    if isinstance(value, Mapping):
+        return {_visible(k): _visible(v) for k, v in value.items()}
+    return [_visible(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+class _Book:
+    """Questions of the casebook joined with the records of all editors."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        self.score = rouge_scorer()
+
+    @cached_property
+    def asked(self) -> dict[tuple[str, str], list[tuple[str, Record]]]:
+        """Records with their editor by (task, case), in the order of the tasks and, within one, of the first editor's cases."""
+        found: dict[tuple[str, str], list[tuple[str, Record]]] = {}
+        for task in self.results.run.tasks:
+            for editor in self.results.editors:
+                for record in self.results.records(editor, task):
+                    found.setdefault((task, record.case), []).append((editor, record))
+        return found
+
+    @cached_property
+    def kept(self) -> dict[tuple[str, str], dict[str, Any]]:
+        return {(row["task"], row["id"]): row for row in read_cases(self.results.run.path)}
+
+    def case(self, task: str, case: str) -> dict[str, Any]:
+        asked = self.asked[task, case]
+        row = self.kept.get((task, case), {"chain": [], "probes": []})
+        probes: dict[int, list[tuple[str, Record]]] = {}
+        for editor, record in asked:
+            probes.setdefault(record.probe, []).append((editor, record))
+        return {
+            "id": case,
+            "task": task,
+            "tags": dict(asked[0][1].tags),
+            "chain": [{**_question(item["request"]), "answer": item["answer"]} for item in row["chain"]],
+            "probes": [self._probe(row["probes"], probe, answers) for probe, answers in sorted(probes.items())],
+        }
+
+    def _probe(self, kept: list[dict[str, Any]], probe: int, asked: list[tuple[str, Record]]) -> dict[str, Any]:
+        first = asked[0][1]
+        request = kept[probe]["request"] if probe < len(kept) else {"question": None, "images": [], "context": []}
+        answers: dict[str, list[dict[str, Any]]] = {}
+        for editor, record in asked:
+            answers.setdefault(editor, []).append(self._answer(record))
+        return {
+            **_question({**request, "language": first.language}),
+            "dimension": first.dimension,
+            "step": first.step,
+            "reference": first.reference,
+            "fromBase": first.from_base,
+            "answers": answers,
+        }
+
+    def _answer(self, record: Record) -> dict[str, Any]:
+        score = self.score(record)
+        value = None if score.value is None else round(score.value, 1)
+        return {"after": record.asked_at, "text": record.output, "score": value, "why": score.reason, "flags": list(record.flags)}
+
+    def thumbnails(self, cases: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+        """A data URI per digest that the cases show, each once; without those that are not kept or cannot be opened."""
+        found = {}
+        for digest in dict.fromkeys(_shown_images(cases)):
+            uri = self._thumbnail(digest)
+            if uri:
+                found[digest] = uri
+        return found
+
+    def _thumbnail(self, digest: str) -> str | None:
+        image = read_image(self.results.run.path, digest)
+        if image is None:
+            return None
+        try:
+            small = open_image(image)
+        except ImageError:
+            return None
+        small.thumbnail((SIDE, SIDE))
+        files = {"png": io.BytesIO(), "jpeg": io.BytesIO()}
+        small.save(files["png"], "PNG", optimize=True)
+        small.save(files["jpeg"], "JPEG", quality=82)
+        kind, data = min(((kind, file.getvalue()) for kind, file in files.items()), key=lambda pair: len(pair[1]))
+        return f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def _question(request: Mapping[str, Any]) -> dict[str, Any]:
+    context = request.get("context", [])
+    images = [*(part["image"] for part in context if isinstance(part, dict)), *request["images"]]
+    texts = [part for part in context if isinstance(part, str)]
+    return {"question": request["question"], "language": request["language"], "images": images, "context": texts}
+
+
+def _shown_images(cases: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for case in cases:
+        for part in (*case["chain"], *case["probes"]):
+            yield from (digest for digest in part["images"] if digest)

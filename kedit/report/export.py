@@ -1,0 +1,76 @@
+"""Writing a report beside its run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedit.artefacts import replace_file
+from kedit.errors import StoreError
+from kedit.report.browser import browser_data
+from kedit.report.escape import html_text, markdown_cell
+from kedit.report.page import Figure, page
+from kedit.report.results import Results
+from kedit.report.tables import Table, tables
+from kedit.report.text import csv_text, markdown
+from kedit.run import Run
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where a report was written: its folder, the page, the Markdown file, a CSV file per table, PNG and SVG of each plot."""
+
+    folder: Path
+    page: Path
+    markdown: Path
+    tables: tuple[Path, ...]
+    plots: tuple[Path, ...]
+
+    def _repr_html_(self) -> str:
+        return f"Report in <code>{html_text(str(self.folder))}</code>; open <code>{html_text(str(self.page))}</code>"
+
+
+def report(run: Run, out: str | Path | None = None) -> Report:
+    """Write a run's tables, curves and page to a folder, by default ``report`` in the run's own, and return the paths.
+
+    Files are replaced one by one, each whole. Raises StoreError where the folder cannot be written. No model is needed.
+    """
+    folder = run.path / "report" if out is None else Path(out)
+    results = Results(run)
+    found = tables(results)
+    try:
+        figures = _plots(results, folder / "plots")
+        files = tuple(_write(folder / "tables" / f"{safe_name(table.key)}.csv", csv_text(table)) for table in found)
+        text = _write(folder / "report.md", _markdown(run, found))
+        html = _write(folder / "index.html", page(results, found, figures, browser_data(results)))
+    except OSError as error:
+        raise StoreError(f"cannot write the report in {folder}: {error.strerror or error}; give another folder as out") from error
+    return Report(folder, html, text, files, tuple(path for figure in figures for path in (figure.png, figure.svg)))
+
+
+def _plots(results: Results, folder: Path) -> list[Figure]:
+    from kedit.plots import run_plots, save_plot
+
+    figures = []
+    for key, title, figure in run_plots(results):
+        png, svg = save_plot(figure, folder / safe_name(key))
+        figures.append(Figure(title, png, svg))
+    return figures
+
+
+def _markdown(run: Run, found: list[Table]) -> str:
+    return "\n".join([f"# Report of {markdown_cell(str(run.path))}", "", *(markdown(table) for table in found)])
+
+
+def safe_name(key: str) -> str:
+    """A key as a file name: letters, digits, ``-`` and ``_`` of it."""
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in key)
+
+
+def _write(path: Path, text: str) -> Path:
+    replace_file(path, lambda part: _fill(part, text))
+    return path
+
+
+def _fill(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
