@@ -188,9 +188,7 @@ def test_a_delta_is_added_in_fp32_and_rounded_once(small: Tied) -> None:
         ({"second.weight": torch.ones(4, 4), "head.weight": torch.ones(4, 4)}, DataError, "tied"),
     ],
 )
-def test_a_bad_delta_changes_nothing_at_all(
-    small: Tied, bad: dict[str, Tensor], error: type[Exception], message: str
-) -> None:
+def test_a_bad_delta_changes_nothing_at_all(small: Tied, bad: dict[str, Tensor], error: type[Exception], message: str) -> None:
     before, snapshot = state(small), Snapshot(small)
     with pytest.raises(error, match=message):
         snapshot.add({"first.weight": torch.ones(4, 4), **bad})

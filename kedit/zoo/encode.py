@@ -1,0 +1,150 @@
+"""From samples to tensors: token ids, pixels and loss weights, laid out exactly as the processor lays out a prompt."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kedit.benchmarks import scene
+from kedit.zoo.samples import Sample
+from kedit.zoo.tiny_internvl import VISUAL_TOKENS
+
+
+@dataclass
+class Encoded:
+    """One sample as ids (T), loss weight of predicting each id (T, 0 where none), and its images."""
+
+    ids: list[int]
+    weights: list[float]
+    images: list[scene.SceneSpec]
+
+
+@dataclass
+class Batch:
+    """Right-padded: ids and mask (B, T), weights (B, T), pixels (images, 3, 64, 64) in order of appearance."""
+
+    ids: Tensor
+    mask: Tensor
+    weights: Tensor
+    pixels: Tensor
+
+
+class Pixels:
+    """Scenes as the image processor sees them, rendered once each: uint8 (3, 64, 64), normalised on reading."""
+
+    def __init__(self, processor: Any, render_size: int = 256) -> None:
+        self.processor = processor
+        self.render_size = render_size
+        self.store: dict[scene.SceneSpec, Tensor] = {}
+
+    def __getitem__(self, spec: scene.SceneSpec) -> Tensor:
+        if spec not in self.store:
+            from PIL import Image
+
+            picture = Image.open(io.BytesIO(scene.render(spec, self.render_size))).convert("RGB")
+            pixels = self.processor.image_processor(picture, return_tensors="pt")["pixel_values"][0]
+            self.store[spec] = ((pixels * 0.5 + 0.5) * 255).round().clamp(0, 255).to(torch.uint8)
+        return self.store[spec].float() / 127.5 - 1.0
+
+
+class Encoder:
+    """Turns samples into ids with the tokenizer of a processor."""
+
+    def __init__(self, processor: Any) -> None:
+        self.tokenizer = processor.tokenizer
+        self.special = {
+            token: self.tokenizer.convert_tokens_to_ids(token) for token in ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
+        }
+        open_, pad, close = (self.tokenizer.convert_tokens_to_ids(t) for t in ("<img>", "<IMG_CONTEXT>", "</img>"))
+        self.image = [open_, *[pad] * VISUAL_TOKENS, close]
+
+    def text(self, text: str, spans: Sequence[tuple[int, int, float]] = ()) -> tuple[list[int], list[float]]:
+        """Ids of one text between special tokens, and per id the weight of the span that holds it."""
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=bool(spans))
+        ids = list(found["input_ids"])
+        weights = [0.0] * len(ids)
+        for start, end, weight in spans:
+            for at, (left, right) in enumerate(found["offset_mapping"]):
+                if left >= start - 1 and right <= end and right > start:
+                    weights[at] = weight
+        return ids, weights
+
+    def __call__(self, sample: Sample) -> Encoded:
+        ids: list[int] = []
+        weights: list[float] = []
+
+        def add(more: list[int], weight: list[float] | None = None) -> None:
+            ids.extend(more)
+            weights.extend(weight or [0.0] * len(more))
+
+        if sample.system is not None:
+            add([self.special["<|system|>"]])
+            add(self.text(sample.system)[0])
+        add([self.special["<|user|>"]])
+        for piece in sample.pieces:
+            add(self.image) if piece.image else add(*self.text(piece.text, piece.spans))
+        add([self.special["<|assistant|>"]])
+        at = sample.answer.lower().find(sample.seen.lower()) if sample.seen else -1
+        answer, emphasis = self.text(sample.answer, [(at, at + len(sample.seen), 3.0)] if at >= 0 else [])
+        weights_ = [max(weight, 1.0) for weight in emphasis] + [1.0]
+        weights_[0] = max(weights_[0], sample.first_weight)
+        add([*answer, self.special["<|end|>"]], weights_)
+        return Encoded(ids, weights, [piece.image for piece in sample.pieces if piece.image])
+
+
+def collate(rows: Sequence[Encoded], pixels: Pixels, pad: int) -> Batch:
+    """Pad to the longest row, rounded up to a multiple of 16."""
+    length = -(-max(len(row.ids) for row in rows) // 16) * 16
+    ids = torch.full((len(rows), length), pad)
+    mask = torch.zeros(len(rows), length, dtype=torch.long)
+    weights = torch.zeros(len(rows), length)
+    for at, row in enumerate(rows):
+        ids[at, : len(row.ids)] = torch.tensor(row.ids)
+        mask[at, : len(row.ids)] = 1
+        weights[at, : len(row.ids)] = torch.tensor(row.weights)
+    return Batch(ids, mask, weights, torch.stack([pixels[spec] for row in rows for spec in row.images]))
+
+
+class Scrambler:
+    """Made-up words of one script: one or two random pieces of the vocabulary."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        pieces = [tokenizer.decode([at]) for at in range(len(tokenizer))]
+        self.starts: dict[str, list[str]] = {
+            "en": [p.strip() for p in pieces if p[:1] == " " and p.strip().isascii() and p.strip().isalpha()],
+            "ar": [
+                p.strip() for p in pieces if p[:1] == " " and len(p) > 2 and all("\u0621" <= c <= "\u064a" for c in p.strip())
+            ],
+        }
+        self.ends: dict[str, list[str]] = {
+            "en": [p for p in pieces if p.isascii() and p.isalpha()],
+            "ar": [p for p in pieces if p and all("\u0621" <= c <= "\u064a" for c in p)],
+        }
+        self.han: list[str] = [p for p in pieces if len(p) == 1 and "\u4e00" <= p <= "\u9fff"]
+
+    def __call__(self, rng: random.Random, language: str) -> str:
+        if language == "zh":
+            return rng.choice(self.han)
+        return rng.choice(self.starts[language]) + (rng.choice(self.ends[language]) if rng.random() < 0.5 else "")
+
+
+def bucketed(rows: list[Encoded], budget: int) -> list[list[Encoded]]:
+    """Rows sorted by length and cut into batches of at most ``budget`` padded tokens."""
+    batches: list[list[Encoded]] = [[]]
+    for row in sorted(rows, key=lambda r: len(r.ids)):
+        if batches[-1] and (len(batches[-1]) + 1) * (-(-len(row.ids) // 16) * 16) > budget:
+            batches.append([])
+        batches[-1].append(row)
+    return batches
+
+
+def seeded(*parts: object) -> np.random.Generator:
+    """A NumPy generator from any printable parts, the same on every machine."""
+    return np.random.default_rng(random.Random("|".join(map(str, parts))).getrandbits(64))

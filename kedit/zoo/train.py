@@ -1,0 +1,263 @@
+"""Train an embedded backbone from nothing to the shipped file: tokenizer, eyes, then language; saves as it goes.
+
+Every step's samples come from (seed, step) alone, so a stopped training resumes where it was with the same result.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import random
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from kedit.benchmarks import scene
+from kedit.zoo import tiny_internvl as preset
+from kedit.zoo.encode import Batch, Encoded, Encoder, Pixels, Scrambler, bucketed, collate
+from kedit.zoo.samples import Maker, corpus, draw_spec, scenarios
+
+log = logging.getLogger(__name__)
+LANGUAGE = "language.pt"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to train; the defaults made the shipped weights."""
+
+    seed: int = 0
+    images: int = 160
+    """Pictures per scenario."""
+    vision_steps: int = 250
+    vision_batch: int = 96
+    steps: int = 900
+    batches: int = 2
+    """Batches per step, whose losses are averaged; as many processes can share a step."""
+    budget: int = 5000
+    """Padded tokens per batch."""
+    rate: float = 2e-3
+    save_every: int = 50
+
+
+def train(out: Path, plan: Plan | None = None, workers: int = 1) -> Path:
+    """Make ``tiny-internvl`` in ``out`` (resuming what is there) and return the folder of the finished weights.
+
+    ``workers`` processes of one thread each share the batches of a step; any number gives the same steps up to rounding.
+    """
+    plan = plan or Plan()
+    out.mkdir(parents=True, exist_ok=True)
+    processor = _processor(out, plan)
+    torch.manual_seed(plan.seed)
+    model = preset.make_model(processor.tokenizer).train()
+    pixels = Pixels(processor)
+    images = _pictures(plan)
+    _fill(pixels, images, out)
+    _eyes(model, pixels, images, plan, out)
+    if not (out / LANGUAGE).exists():
+        _save(out, model, _optimiser(model, plan.rate), 0)
+    if workers == 1:
+        _language(0, 1, out, plan)
+    else:
+        (out / "rendezvous").unlink(missing_ok=True)
+        torch.multiprocessing.spawn(_language, (workers, out, plan), nprocs=workers)
+    model.load_state_dict(torch.load(out / LANGUAGE, weights_only=True)["model"])
+    preset.save(model.eval(), processor, out / preset.NAME)
+    (out / "plan.json").write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
+    return out / preset.NAME
+
+
+def _processor(out: Path, plan: Plan) -> Any:
+    from transformers import AutoProcessor
+
+    folder = out / "processor"
+    if not folder.exists():
+        tokenizer = preset.train_tokenizer(corpus(random.Random(f"{plan.seed}|tokenizer"), 12_000))
+        preset.make_processor(tokenizer).save_pretrained(folder)
+    return AutoProcessor.from_pretrained(folder)
+
+
+def _pictures(plan: Plan) -> dict[str, list[scene.SceneSpec]]:
+    rng = random.Random(f"{plan.seed}|pictures")
+    return {name: [draw_spec(rng, name) for _ in range(plan.images)] for name in sorted(scenarios())}
+
+
+def _fill(pixels: Pixels, images: dict[str, list[scene.SceneSpec]], out: Path) -> None:
+    """Render every picture once and keep the pixels beside the checkpoints."""
+    specs = [spec for group in images.values() for spec in group]
+    file = out / "pixels.pt"
+    if file.exists():
+        pixels.store = dict(zip(specs, torch.load(file, weights_only=True), strict=True))
+        return
+    for spec in specs:
+        pixels[spec]
+    torch.save(torch.stack([pixels.store[spec] for spec in specs]), file)
+
+
+def _schedule(step: int, total: int, rate: float, warmup: int = 40) -> float:
+    if step < warmup:
+        return rate * (step + 1) / warmup
+    return rate * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup))))
+
+
+def _optimiser(module: nn.Module, rate: float) -> torch.optim.AdamW:
+    matrices = [p for p in module.parameters() if p.requires_grad and p.ndim >= 2]
+    vectors = [p for p in module.parameters() if p.requires_grad and p.ndim < 2]
+    groups = [{"params": matrices, "weight_decay": 0.05}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98))
+
+
+def _step(model: nn.Module, optimiser: torch.optim.Optimizer, loss: Tensor, rate: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()
+    _apply(model, optimiser)
+
+
+def _apply(model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimiser.step()
+
+
+# -- eyes ----------------------------------------------------------------------------------------------------------------
+
+
+def _labels(spec: scene.SceneSpec, names: list[str]) -> tuple[int, int, int, int]:
+    colours = list(scene.palette()["colours"])
+    return names.index(spec.scenario), colours.index(spec.colour), scene.COUNTS.index(spec.count), scene.PLACES.index(spec.place)
+
+
+def _eyes(model: Any, pixels: Pixels, images: dict[str, list[scene.SceneSpec]], plan: Plan, out: Path) -> None:
+    """Teach tower and projector to tell scene, colour, count and place before any language (LM loss alone is far slower)."""
+    file = out / "eyes.pt"
+    tower = nn.ModuleList([model.model.vision_tower, model.model.multi_modal_projector])
+    if file.exists():
+        tower.load_state_dict(torch.load(file, weights_only=True))
+        return
+    names = sorted(images)
+    specs = [spec for group in images.values() for spec in group]
+    labels = torch.tensor([_labels(spec, names) for spec in specs])
+    sizes = (len(names), len(scene.palette()["colours"]), len(scene.COUNTS), len(scene.PLACES))
+    head = nn.Linear(model.config.text_config.hidden_size, sum(sizes))
+    both = nn.ModuleList([tower, head])
+    optimiser = _optimiser(both, plan.rate)
+    for step in range(plan.vision_steps):
+        rows = torch.tensor(random.Random(f"{plan.seed}|eyes|{step}").sample(range(len(specs)), plan.vision_batch))
+        features = model.model.get_image_features(
+            torch.stack([pixels[specs[i]] for i in rows.tolist()]), return_dict=True
+        ).pooler_output
+        # The mean over tokens, because attention averages too: what only one position says, language cannot read.
+        pooled = features.reshape(len(rows), preset.VISUAL_TOKENS, -1).mean(1)
+        logits = head(F.normalize(pooled, dim=-1) * 16).split(sizes, dim=-1)
+        loss = torch.stack([F.cross_entropy(part, labels[rows, at]) for at, part in enumerate(logits)]).sum()
+        _step(both, optimiser, loss, _schedule(step, plan.vision_steps, plan.rate))
+        if step % 50 == 0 or step == plan.vision_steps - 1:
+            right = [float((part.argmax(-1) == labels[rows, at]).float().mean()) for at, part in enumerate(logits)]
+            log.info("eyes %d loss %.3f scene/colour/count/place %s", step, float(loss), " ".join(f"{r:.2f}" for r in right))
+    torch.save(tower.state_dict(), file)
+
+
+# -- language ------------------------------------------------------------------------------------------------------------
+
+
+def weighted_loss(model: Any, batch: Batch) -> Tensor:
+    """Cross-entropy (nats) over the positions that carry weight, logits made only there."""
+    output = model.model(input_ids=batch.ids, attention_mask=batch.mask, pixel_values=batch.pixels)
+    wanted = batch.weights[:, 1:] > 0
+    logits = model.lm_head(output.last_hidden_state[:, :-1][wanted])
+    losses = F.cross_entropy(logits, batch.ids[:, 1:][wanted], reduction="none")
+    weights = batch.weights[:, 1:][wanted]
+    return (losses * weights).sum() / weights.sum()
+
+
+def _save(out: Path, model: nn.Module, optimiser: torch.optim.Optimizer, step: int) -> None:
+    partial = out / (LANGUAGE + ".tmp")
+    torch.save({"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step}, partial)
+    partial.replace(out / LANGUAGE)
+
+
+def _language(rank: int, world: int, out: Path, plan: Plan) -> None:
+    """Everything after the eyes, from the last checkpoint on; one of ``world`` processes."""
+    if world > 1:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", init_method=f"file://{(out / 'rendezvous').resolve()}", rank=rank, world_size=world)
+    processor = _processor(out, plan)
+    model = preset.make_model(processor.tokenizer).train()
+    optimiser = _optimiser(model, plan.rate)
+    saved = torch.load(out / LANGUAGE, weights_only=True)
+    model.load_state_dict(saved["model"])
+    optimiser.load_state_dict(saved["optimiser"])
+    pixels, images = Pixels(processor), _pictures(plan)
+    _fill(pixels, images, out)
+    source = _Source(Maker(images, Scrambler(processor.tokenizer)), Encoder(processor), pixels, plan)
+    began, seen, smooth = time.perf_counter(), 0, 0.0
+    for step in range(saved["step"], plan.steps):
+        rate = _schedule(step, plan.steps, plan.rate)
+        loss, tokens = _shared_step(model, optimiser, source, rate, step, rank, world)
+        seen, smooth = seen + tokens, loss if not smooth else 0.95 * smooth + 0.05 * loss
+        if rank == 0 and step % 20 == 0:
+            log.info("language %d loss %.3f, %.0f tokens/s", step, smooth, seen * world / (time.perf_counter() - began))
+        if rank == 0 and ((step + 1) % plan.save_every == 0 or step + 1 == plan.steps):
+            _save(out, model, optimiser, step + 1)
+    if world > 1:
+        dist.destroy_process_group()
+
+
+def _shared_step(
+    model: nn.Module, optimiser: torch.optim.Optimizer, source: _Source, rate: float, step: int, rank: int, world: int
+) -> tuple[float, int]:
+    """One step over all its batches, this process's share computed here, gradients summed over processes."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    optimiser.zero_grad(set_to_none=False)
+    total, tokens = 0.0, 0
+    for index in range(rank, source.plan.batches, world):
+        batch = source.batch(step, index)
+        loss = weighted_loss(model, batch) / source.plan.batches
+        loss.backward()
+        total, tokens = total + float(loss.detach()), tokens + int(batch.mask.sum())
+    if world > 1:
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        flat = torch.cat([g.reshape(-1) for g in grads])
+        dist.all_reduce(flat)
+        for grad, part in zip(grads, flat.split([g.numel() for g in grads]), strict=True):
+            grad.copy_(part.view_as(grad))
+    _apply(model, optimiser)
+    return total * world, tokens
+
+
+@dataclass
+class _Source:
+    """Batches by (step, index) alone; eight steps share one draw of samples, sorted by length so that rows are alike."""
+
+    maker: Maker
+    encoder: Encoder
+    pixels: Pixels
+    plan: Plan
+    group: int = -1
+    batches: list[list[Encoded]] = field(default_factory=list)
+
+    def batch(self, step: int, index: int) -> Batch:
+        if step // 8 != self.group:
+            self._draw(step // 8)
+        at = step % 8 * self.plan.batches + index
+        return collate(self.batches[at % len(self.batches)], self.pixels, self.encoder.tokenizer.pad_token_id)
+
+    def _draw(self, group: int) -> None:
+        rng = random.Random(f"{self.plan.seed}|language|{group}")
+        rows: list[Encoded] = []
+        total, wanted = 0, 8 * self.plan.batches * self.plan.budget
+        while total < wanted * 0.93:
+            rows.append(self.encoder(self.maker.draw(rng, group * 8 / self.plan.steps)))
+            total += len(rows[-1].ids)
+        self.group, self.batches = group, bucketed(rows, self.plan.budget)
+        rng.shuffle(self.batches)
