@@ -28,12 +28,12 @@ class Encoded:
 
 @dataclass
 class Batch:
-    """Right-padded: ids and mask (B, T), weights (B, T), pixels (images, 3, 64, 64) in order of appearance."""
+    """Right-padded: ids and mask (B, T), weights (B, T), pixels (images, 3, 64, 64) in order of appearance or None."""
 
     ids: Tensor
     mask: Tensor
     weights: Tensor
-    pixels: Tensor
+    pixels: Tensor | None
 
 
 class Pixels:
@@ -109,7 +109,8 @@ def collate(rows: Sequence[Encoded], pixels: Pixels, pad: int) -> Batch:
         ids[at, : len(row.ids)] = torch.tensor(row.ids)
         mask[at, : len(row.ids)] = 1
         weights[at, : len(row.ids)] = torch.tensor(row.weights)
-    return Batch(ids, mask, weights, torch.stack([pixels[spec] for row in rows for spec in row.images]))
+    specs = [spec for row in rows for spec in row.images]
+    return Batch(ids, mask, weights, torch.stack([pixels[spec] for spec in specs]) if specs else None)
 
 
 class Scrambler:

@@ -92,6 +92,9 @@ def draw_spec(rng: random.Random, name: str | None = None) -> scene.SceneSpec:
     )
 
 
+KINDS = ("copy", "transfer", "language", "scene", "named")
+
+
 class Maker:
     """Makes samples; ``scramble(rng, language)`` gives a made-up word, ``images`` the scenes that may be shown (by scenario)."""
 
@@ -229,13 +232,43 @@ class Maker:
             add(demonstration(told.question, told.answer, told.question, told.answer), told.answer)
         return Piece("".join(blocks) + with_facts([(f.question, f.answer) for f in chain]), spans)
 
-    def draw(self, rng: random.Random, progress: float) -> Sample:
-        """The next sample of the mix; ``progress`` (0 to 1 over training) lengthens the contexts."""
+    def recall(self, rng: random.Random) -> Sample:
+        """No picture: one to three short made-up facts, then the question of one of them; practice in copying alone."""
+        languages = [rng.choice(words.LANGUAGES) for _ in range(rng.randint(1, 3))]
+        told = [(self.jumble(rng, language, 2, 6), self.jumble(rng, language, 2, 12)) for language in languages]
+        at = rng.randrange(len(told))
+        question, answer = told[at]
+        return Sample("recall", languages[at], None, [Piece(f"{with_facts(told)} {question}")], answer)
+
+    def jumble(self, rng: random.Random, language: str, least: int, most: int) -> str:
+        """Made-up words in a row."""
+        made = [self.scramble(rng, language) for _ in range(rng.randint(least, most))]
+        return ("" if language == "zh" else " ").join(made)
+
+    def draw(self, rng: random.Random, mix: str, progress: float) -> Sample:
+        """The next sample; ``progress`` (0 to 1) is how far its phase has come.
+
+        look: from bare phrases over names and remarks to questions with one fact before them. read: copying practice, and
+        questions with one to three facts, with and without demonstrations.
+        """
+        if mix == "look":
+            return self._look(rng, progress)
+        chance = rng.random()
+        if chance < 0.2:
+            return self.plain(rng, naming=rng.random() < 0.5)
+        if chance < (0.5 if progress < 0.4 else 0.3):
+            return self.recall(rng)
+        kind = rng.choices(KINDS, (0.44, 0.16, 0.12, 0.2, 0.08))[0]
+        edits = rng.choices((1, 2, 3), (0.6, 0.15, 0.25))[0] if progress > 0.3 else 1
+        demos = rng.choices((0, 1, 2), (0.6, 0.3, 0.1))[0] if progress > 0.3 else 0
+        return self.referenced(rng, kind, edits, demos, copies=rng.random() < 0.5)
+
+    def _look(self, rng: random.Random, progress: float) -> Sample:
         if progress < 0.15 and rng.random() < (1.0 if progress < 0.08 else 0.5):
             return self.phrase(rng)
         if rng.random() < (0.8 if progress < 0.2 else 0.2):
             return self.plain(rng, naming=rng.random() < 0.5)
-        kind = rng.choices(("copy", "transfer", "language", "scene", "named"), (0.36, 0.18, 0.14, 0.24, 0.08))[0]
+        kind = rng.choices(KINDS, (0.36, 0.18, 0.14, 0.24, 0.08))[0]
         if progress < 0.45:
             return self.referenced(rng, kind, edits=1, demos=0, copies=rng.random() < 0.4)
         edits = rng.choices((1, 2, 3), (0.6, 0.15, 0.25))[0]

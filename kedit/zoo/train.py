@@ -30,6 +30,16 @@ LANGUAGE = "language.pt"
 
 
 @dataclass(frozen=True)
+class Phase:
+    """A stretch of training: its mix of samples, its steps, its peak rate, and the steps after which the rate's cosine ends."""
+
+    mix: str
+    steps: int
+    rate: float
+    horizon: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """How long to train; the defaults made the shipped weights."""
 
@@ -38,13 +48,27 @@ class Plan:
     """Pictures per scenario."""
     vision_steps: int = 250
     vision_batch: int = 96
-    steps: int = 900
+    phases: tuple[Phase, ...] = (Phase("look", 600, 2e-3, 900), Phase("read", 448, 1.5e-3, 448))
     batches: int = 2
     """Batches per step, whose losses are averaged; as many processes can share a step."""
     budget: int = 5000
     """Padded tokens per batch."""
     rate: float = 2e-3
+    """Of the eyes' training."""
     save_every: int = 50
+
+    @property
+    def steps(self) -> int:
+        """Steps of all phases together."""
+        return sum(phase.steps for phase in self.phases)
+
+    def phase(self, step: int) -> tuple[Phase, int]:
+        """The phase that a step of the language training belongs to, and the step's place in it."""
+        for phase in self.phases:
+            if step < phase.steps:
+                return phase, step
+            step -= phase.steps
+        return self.phases[-1], self.phases[-1].steps
 
 
 def train(out: Path, plan: Plan | None = None, workers: int = 1) -> Path:
@@ -196,12 +220,15 @@ def _language(rank: int, world: int, out: Path, plan: Plan) -> None:
     saved = torch.load(out / LANGUAGE, weights_only=True)
     model.load_state_dict(saved["model"])
     optimiser.load_state_dict(saved["optimiser"])
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)  # a batch without pictures leaves the eyes' gradients as they are
     pixels, images = Pixels(processor), _pictures(plan)
     _fill(pixels, images, out)
     source = _Source(Maker(images, Scrambler(processor.tokenizer)), Encoder(processor), pixels, plan)
     began, seen, smooth = time.perf_counter(), 0, 0.0
     for step in range(saved["step"], plan.steps):
-        rate = _schedule(step, plan.steps, plan.rate)
+        phase, at = plan.phase(step)
+        rate = _schedule(at, phase.horizon, phase.rate)
         loss, tokens = _shared_step(model, optimiser, source, rate, step, rank, world)
         seen, smooth = seen + tokens, loss if not smooth else 0.95 * smooth + 0.05 * loss
         if rank == 0 and step % 20 == 0:
@@ -254,10 +281,11 @@ class _Source:
 
     def _draw(self, group: int) -> None:
         rng = random.Random(f"{self.plan.seed}|language|{group}")
+        phase, at = self.plan.phase(group * 8)
         rows: list[Encoded] = []
         total, wanted = 0, 8 * self.plan.batches * self.plan.budget
         while total < wanted * 0.93:
-            rows.append(self.encoder(self.maker.draw(rng, group * 8 / self.plan.steps)))
+            rows.append(self.encoder(self.maker.draw(rng, phase.mix, at / phase.horizon)))
             total += len(rows[-1].ids)
         self.group, self.batches = group, bucketed(rows, self.plan.budget)
         rng.shuffle(self.batches)
