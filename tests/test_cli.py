@@ -1,0 +1,89 @@
+"""The command line as a user meets it: help, misspelt names, a run that resumes, a report, data commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kedit.cli import main
+from kedit.zoo import catalogue
+
+shipped = pytest.mark.skipif(
+    not catalogue.available("tiny-internvl"), reason="the weights are not there: kedit zoo train tiny-internvl"
+)
+
+
+def kedit(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["run"], ["report"], ["check"], ["editors"], ["data", "build"], ["data", "check"], ["zoo", "train"]]
+)
+def test_every_command_explains_itself(command: list[str]) -> None:
+    result = kedit(*command, "--help")
+    assert result.exit_code == 0
+    assert len(result.output.splitlines()) > 5
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--editors", "finetun"], "Did you mean 'finetune'"),
+        (["--benchmark", "kibench-opn"], "Did you mean 'kibench-open'"),
+        (["--protocols", "singel"], "Did you mean 'single'"),
+        (["--editors", "ike", "--set", "ike.demo=2"], "Did you mean 'demos'"),
+        (["--editors", "base", "--set", "ike.demos=2"], "expected EDITOR.PARAM=VALUE"),
+        (["--backbone", "tiny-intern"], "Did you mean 'tiny-internvl'"),
+        (["--editors", "nowhere.py:Mine"], "there is no file"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_nearest(words: list[str], said: str, tmp_path: Path) -> None:
+    result = kedit("run", "--out", str(tmp_path / "run"), *words)
+    assert result.exit_code != 0
+    assert said in result.output
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "run").exists()
+
+
+def test_lists_name_what_there_is() -> None:
+    assert "kibench-open" in kedit("data", "list").output
+    assert "tiny-internvl" in kedit("zoo", "list").output
+    assert "IKE(demos=16" in kedit("editors").output
+    info = kedit("data", "info", "kibench-open").output
+    assert "single: 4000 cases" in info and "train: 11600 cases" in info
+
+
+def test_data_is_built_checked_and_shown(tmp_path: Path) -> None:
+    assert kedit("data", "build", "kibench-open", "--cases", "1", "--out", str(tmp_path / "open")).exit_code == 0
+    assert kedit("data", "check", str(tmp_path / "open")).exit_code == 0
+    assert kedit("data", "check", str(tmp_path)).exit_code != 0
+    assert kedit("data", "show", "kibench-open", "--sheet", str(tmp_path / "sheet.png")).exit_code == 0
+    assert (tmp_path / "sheet.png").read_bytes().startswith(b"\x89PNG")
+
+
+@shipped
+def test_a_run_is_repeated_for_nothing_and_another_configuration_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEDIT_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "run"
+    words = ["run", "--editors", "ike", "--set", "ike.demos=0", "--protocols", "single", "--limit", "1", "--out", str(out)]
+    first = kedit(*words)
+    assert first.exit_code == 0, first.output
+    files = {file.name: file.read_bytes() for file in (out / "records").iterdir()}
+    assert set(files) == {"base.jsonl", "ike.jsonl"}  # the do-nothing row comes by itself
+    assert kedit(*words).exit_code == 0
+    assert files == {file.name: file.read_bytes() for file in (out / "records").iterdir()}
+    refused = kedit(*words, "--seed", "1")
+    assert refused.exit_code != 0 and "seed" in refused.output
+    shown = kedit("report", str(out))
+    assert shown.exit_code == 0, shown.output
+    assert "ike" in shown.output and (out / "report" / "index.html").exists()
+
+
+def test_a_report_of_no_run_says_what_is_missing(tmp_path: Path) -> None:
+    result = kedit("report", str(tmp_path))
+    assert result.exit_code != 0 and "is not a run" in result.output

@@ -1,0 +1,66 @@
+"""What the README and the notebooks show is run, so that it stays true."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kedit.zoo import catalogue
+
+ROOT = Path(__file__).parent.parent
+shipped = pytest.mark.skipif(
+    not catalogue.available("tiny-internvl"), reason="the weights are not there: kedit zoo train tiny-internvl"
+)
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+@shipped
+def test_the_five_lines_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KEDIT_CACHE", str(tmp_path / "cache"))
+    code = next(block for block in blocks("python") if "kedit.evaluate(" in block).replace("limit=5", "limit=1")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 6  # the import and five lines
+    scope: dict[str, object] = {}
+    exec(compile(code, "README.md", "exec"), scope)
+    assert (tmp_path / "my-report" / "index.html").exists()
+    assert "finetune" in repr(scope["run"])
+
+
+@shipped
+def test_the_editor_of_the_readme_keeps_the_contract() -> None:
+    code = next(block for block in blocks("python") if "check_editor" in block)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 25
+    exec(compile(code, "README.md", "exec"), {})
+
+
+@shipped
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_run_and_hold_no_outputs(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEDIT_CACHE", str(tmp_path / "cache"))
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    scope: dict[str, object] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == [] and cell["execution_count"] is None
+            exec(compile("".join(cell["source"]), notebook.name, "exec"), scope)
+
+
+def test_commands_in_the_readme_exist() -> None:
+    from click.testing import CliRunner
+
+    from kedit.cli import main
+
+    commands = set(
+        re.findall(r"^\s*kedit ([a-z]+(?: [a-z]+)?)", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    )
+    assert {"run", "check"} <= {command.split()[0] for command in commands}
+    for command in commands:
+        group = command.split()[:1] if command.split()[0] not in ("data", "zoo") else command.split()
+        result = CliRunner().invoke(main, [*group, "--help"])
+        assert result.exit_code == 0, result.output
