@@ -28,7 +28,7 @@ PRESETS: Mapping[str, Preset] = {
     for preset in (
         Preset(
             name="tiny-internvl",
-            summary="InternVL with a Qwen3 decoder, 3.6 M parameters, trained on drawn scenes in English, Chinese and Arabic",
+            summary="InternVL with a Qwen3 decoder, 3.5 M parameters, trained on drawn scenes in English, Chinese and Arabic",
             module="kedit.zoo.train",
             editor_params={"ike": {"demos": 1, "pool": 580}},
         ),

@@ -72,7 +72,8 @@ def make_processor(tokenizer: Any) -> Any:
 
     images = GotOcr2ImageProcessor(
         size={"height": IMAGE_SIZE, "width": IMAGE_SIZE},
-        crop_to_patches=False,
+        min_patches=1,
+        max_patches=1,  # the processor asks for tiles whatever is set here, so one tile is all there may be
         image_mean=[0.5] * 3,
         image_std=[0.5] * 3,
         do_convert_rgb=True,

@@ -20,9 +20,11 @@ import torch.multiprocessing
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from kedit.backbone import load_backbone
 from kedit.benchmarks import scene
 from kedit.zoo import tiny_internvl as preset
 from kedit.zoo.encode import Batch, Encoded, Encoder, Pixels, Scrambler, bucketed, collate
+from kedit.zoo.measure import abilities, card
 from kedit.zoo.samples import Maker, corpus, draw_spec, scenarios
 
 log = logging.getLogger(__name__)
@@ -71,10 +73,11 @@ class Plan:
         return self.phases[-1], self.phases[-1].steps
 
 
-def train(out: Path, plan: Plan | None = None, workers: int = 1) -> Path:
+def train(out: Path, plan: Plan | None = None, workers: int = 1, measure: int = 48) -> Path:
     """Make ``tiny-internvl`` in ``out`` (resuming what is there) and return the folder of the finished weights.
 
     ``workers`` processes of one thread each share the batches of a step; any number gives the same steps up to rounding.
+    ``measure`` is the number of held-out samples per ability on the card.
     """
     plan = plan or Plan()
     out.mkdir(parents=True, exist_ok=True)
@@ -94,8 +97,25 @@ def train(out: Path, plan: Plan | None = None, workers: int = 1) -> Path:
         torch.multiprocessing.spawn(_language, (workers, out, plan), nprocs=workers)
     model.load_state_dict(torch.load(out / LANGUAGE, weights_only=True)["model"])
     preset.save(model.eval(), processor, out / preset.NAME)
-    (out / "plan.json").write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
+    _write_card(out / preset.NAME, plan, measure)
     return out / preset.NAME
+
+
+def _write_card(folder: Path, plan: Plan, n: int) -> None:
+    """Measure the saved weights, as anybody loads them, and write what they can do beside them."""
+    backbone = load_backbone(str(folder), device="cpu")
+    size = (folder / "model.safetensors").stat().st_size / 1e6
+    seen = plan.steps * plan.batches * plan.budget / 1e6
+    phases = ", then ".join(f"{phase.steps} steps of {phase.mix!r} at {phase.rate:g}" for phase in plan.phases)
+    facts = {
+        "Parameters": f"{sum(p.numel() for p in backbone.model.parameters()) / 1e6:.2f} M, {size:.1f} MB in fp16",
+        "Made by": f"`kedit zoo train {preset.NAME}` with seed {plan.seed}",
+        "Training": f"eyes {plan.vision_steps} steps; {phases}; at most {seen:.1f} M padded tokens",
+        "Pictures": f"{plan.images} for each of {len(scenarios())} scenarios",
+    }
+    found = abilities(backbone, backbone.processor.tokenizer, n=n)
+    (folder / "README.md").write_text(card(preset.NAME, found, facts), encoding="utf-8")
+    (folder / "plan.json").write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
 
 
 def _processor(out: Path, plan: Plan) -> Any:
