@@ -184,7 +184,7 @@ _FIELDS = {"key", "text", "tokens", "truncated"}
 def _key(request: Request) -> str | Exception:
     try:
         return str(request.key)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError is a null byte in a path
         return ImageError(f"cannot read an image of the request {request.question[:60]!r}: {error}")
 
 

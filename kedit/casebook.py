@@ -10,7 +10,7 @@ from typing import Any
 
 from kedit import jsonl
 from kedit.artefacts import replace_file
-from kedit.errors import DataError
+from kedit.errors import DataError, StoreError
 from kedit.images import open_image
 from kedit.types import Case, ImageRef, Request
 
@@ -50,10 +50,13 @@ class Casebook:
             if file.exists():
                 return
             small = open_image(image)
-            small.thumbnail((SIDE, SIDE))
-            replace_file(file, lambda part: small.save(part, "PNG"))
         except (OSError, ValueError):  # ImageError among them; ValueError is a null byte in a path
             return
+        small.thumbnail((SIDE, SIDE))
+        try:
+            replace_file(file, lambda part: small.save(part, "PNG"))
+        except OSError as error:
+            raise StoreError(f"cannot write {file}: {error.strerror or error}; what was written is intact") from error
 
 
 def read_cases(folder: Path) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +46,8 @@ def main() -> None:
 
 
 def _split(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    return tuple(part.strip() for part in value.split(",") if part.strip()) if value else None
+    """Parts between commas; a comma before ``name=`` belongs to the parameters of the part that it is in."""
+    return tuple(part.strip() for part in re.split(r",(?!\s*\w+\s*=)", value) if part.strip()) if value else None
 
 
 @main.command()
@@ -145,7 +148,7 @@ def _known_tasks(tasks: Sequence[str] | None, benchmark: Any) -> None:
 
 def _editors(names: Sequence[str], settings: Sequence[str], backbone: str) -> dict[str, Editor]:
     """Editors by display name with their parameters, what an embedded backbone asks for, and the do-nothing editor first."""
-    from kedit.methods import editor, nothing
+    from kedit.methods import nothing
     from kedit.zoo.catalogue import editor_params
 
     given = {name: _params(name, settings) for name in names}
@@ -154,10 +157,23 @@ def _editors(names: Sequence[str], settings: Sequence[str], backbone: str) -> di
             raise click.BadParameter(
                 f"{setting!r}: expected EDITOR.PARAM=VALUE with an editor of --editors ({', '.join(names)})", param_hint="--set"
             )
-    made = [editor(name, **{**editor_params(backbone, name), **params}) for name, params in given.items()]
+    made = [_made(name, {**editor_params(backbone, name.partition(":")[0]), **params}, params) for name, params in given.items()]
     if not any(e.does_nothing for e in made):
         made.insert(0, nothing())
-    return {e.name: e for e in made}
+    seen = Counter[str]()
+    found = {}
+    for one in made:
+        seen[one.name] += 1  # two of one class are told apart by a number
+        found[one.name if seen[one.name] == 1 else f"{one.name}-{seen[one.name]}"] = one
+    return found
+
+
+def _made(spec: str, params: Mapping[str, Any], asked: Mapping[str, Any]) -> Editor:
+    """An editor; what is written in the spec goes before what the backbone suggests, --set before both."""
+    from kedit.methods import editor
+
+    spoken = re.findall(r"[:,]\s*(\w+)\s*=", spec)
+    return editor(spec, **{key: value for key, value in params.items() if key in asked or key not in spoken})
 
 
 def _params(name: str, settings: Sequence[str]) -> dict[str, Any]:

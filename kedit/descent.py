@@ -10,7 +10,6 @@ from torch import Tensor
 from kedit.errors import DivergedError
 
 Loss = Callable[[], Tensor]
-_HINT = "no weight of the model was changed; try a lower lr than"
 
 
 def descend(

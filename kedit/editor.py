@@ -212,8 +212,10 @@ class WeightEditor(Editor):
         write_json(Path(path) / "base.json", {"backbone": self.backbone_.id, "digests": self.snapshot_.digests()})
 
     def load_edits(self, path: str | Path) -> None:
-        """Add saved deltas to the weights; raises DataError when they were made for other weights."""
+        """Add saved deltas to the weights; raises DataError, with nothing changed, when they were made for other weights."""
+        self._require_attached()
         self._own_artefact(Path(path) / "editor.json")
+        inserted = load_knowledge(Path(path))  # first: where it cannot be read, no weight must change
         weights = dict(self.backbone_.model.named_parameters())
         originals = self.snapshot_.digests()
         for name, digest in read_json(Path(path) / "base.json")["digests"].items():
@@ -223,7 +225,7 @@ class WeightEditor(Editor):
                     f"{path}: deltas for {name!r} were made on other weights (digest {digest[:12]}, here {str(here)[:12]})"
                 )
         self.snapshot_.add(load_tensors(Path(path) / "deltas.safetensors"))
-        for knowledge in load_knowledge(Path(path)):
+        for knowledge in inserted:
             self._serial += 1
             self.edits_[f"edit-{self._serial}"] = knowledge
 

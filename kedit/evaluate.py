@@ -62,12 +62,12 @@ def evaluate(
 
     A case that fails is noted in the run's failures and tried again by the next call. Raises UnknownNameError for a
     task, StoreError for the folder, ContractError when an editor breaks a promise; out of memory passes through. Whatever
-    happens, the backbone is left unedited.
+    happens, every edit is reset; where that leaves the backbone edited, a ContractError says so.
     """
     named = _named(editors)
-    for editor in named.values():
+    for name, editor in named.items():
         if getattr(editor, "edits_", None):
-            editor.reset()  # the run starts from the unedited backbone
+            _reset(name, editor, "what was inserted before the run")  # the run starts from the unedited backbone
     work = {name: (benchmark.tasks[name], benchmark.cases(name, limit=limit)) for name in _tasks(benchmark, tasks)}
     config = run_config(named, backbone, benchmark, work, limit=limit, seed=seed, max_new_tokens=max_new_tokens, plain=plain)
     folder = tempfile.TemporaryDirectory(prefix="kedit-") if out is None else None
@@ -120,13 +120,13 @@ class _EditorRun:
     def run(self) -> None:
         done = self.store.done(self.name)
         todo = {name: _todo(name, task, cases, done) for name, (task, cases) in self.work.items()}
-        if not any(todo.values()):
-            return
-        self._prepare()
-        for name, attempts in todo.items():
-            self._task(name, attempts)
-        if self.backbone.fingerprint() != self.store.config["identity"]["backbone"]["fingerprint"]:
-            raise ContractError(f"{self.name}: the weights after reset() differ from those before the first insert")
+        if any(todo.values()):
+            self._prepare()
+            for name, attempts in todo.items():
+                self._task(name, attempts)
+            if self.backbone.fingerprint() != self.store.config["identity"]["backbone"]["fingerprint"]:
+                raise ContractError(f"{self.name}: the weights after reset() differ from those before the first insert")
+        # Also where all is there: the run before may have been killed just before it did this.
         self.store.arrange(self.name, (key for name, (task, cases) in self.work.items() for key in _keys(name, task, cases)))
 
     @cached_property
@@ -136,7 +136,7 @@ class _EditorRun:
 
     def _prepare(self) -> None:
         if getattr(self.editor, "backbone_", None) is self.backbone:
-            self.editor.reset()  # attaching again would build anew what fit has trained
+            _reset(self.name, self.editor, "an earlier use")  # attaching again would build anew what fit has trained
         else:
             self.editor.attach(self.backbone)
         if not self.editor.fitted:
@@ -211,12 +211,18 @@ class _EditorRun:
         requests = [attempt.case.probes[p].request for p in probes]
         found: Sequence[Asked | Request]
         if self.deferred and isinstance(self.editor, ContextEditor):
-            found = [self.editor.rewrite(request) for request in requests]
+            found = [self._rewritten(self.editor, request) for request in requests]
         elif self.plain:
             found = [asked for request in requests for asked in self._generate([request])]
         else:
             found = self._generate(requests)
         attempt.questions += [_Question(event.after, p, f) for p, f in zip(probes, found, strict=True)]
+
+    def _rewritten(self, editor: ContextEditor, request: Request) -> Request:
+        found: object = editor.rewrite(request)
+        if not isinstance(found, Request):
+            raise ContractError(f"{self.name}: rewrite() gave a {type(found).__name__}; give a Request")
+        return found
 
     def _generate(self, requests: Sequence[Request]) -> list[Asked]:
         if not requests:
@@ -289,11 +295,7 @@ class _EditorRun:
         return {}
 
     def _undo(self, when: str) -> None:
-        try:
-            self.editor.reset()
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise ContractError(f"{self.name}: reset() failed after {when} ({reason}); the run stops") from error
+        _reset(self.name, self.editor, when)
         if not self.deferred:  # what only rewrites requests is checked when the unedited backbone is asked
             self._sealed(f"reset() after {when}")
 
@@ -301,6 +303,14 @@ class _EditorRun:
         if changed := self.answers.seal.changed():
             more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
             raise ContractError(f"{self.name}: {what} left weights changed: {', '.join(changed[:3])}{more}; the run stops")
+
+
+def _reset(name: str, editor: Editor, when: str) -> None:
+    try:
+        editor.reset()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ContractError(f"{name}: reset() failed after {when} ({reason}); the run stops") from error
 
 
 def _named(editors: Editor | Sequence[Editor] | Mapping[str, Editor]) -> dict[str, Editor]:

@@ -33,9 +33,10 @@ _MOST_LINES = 7
 def retention_plot(run: Run | Results, order: str | None = None, *, task: str | None = None) -> Figure:
     """Reliability of each inserted item after each step, a panel per editor (paper, Fig. 6).
 
-    A line per step's item, from before any insert (where an editor does nothing in the run) to the end of the chain: dashed
-    until the item is inserted, solid afterwards, with its 95 % interval as a band. ``order`` defaults to the original one,
-    ``task`` to the first with such records; raises DataError where there is none.
+    A line per step's item (of a chain longer than seven: of seven steps, evenly spaced), from before any insert (where an
+    editor does nothing in the run) to the end of the chain: dashed until the item is inserted, solid afterwards, with its
+    95 % interval as a band. ``order`` defaults to the original one, ``task`` to the first with such records; raises
+    DataError where there is none.
     """
     results = run if isinstance(run, Results) else Results(run)
     name = task or next((t for t in results.run.tasks if results.has_retention(t)), None)

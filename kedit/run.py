@@ -85,7 +85,8 @@ class Run:
         """One ``Scores`` per task and editor, and per value of the tag ``by`` where given (such as ``topic_group``).
 
         ``base`` names the editor that does nothing, to show gains over it. ``order`` picks the order of the chains, the
-        original one by default. ``scorer`` defaults to ROUGE-L. Failures are not known by group and 0 there.
+        original one by default. ``scorer`` defaults to ROUGE-L. Failures are those
+        of all orders; by group they are not known and 0.
         """
         from kedit.metrics import grouped, summarise
 

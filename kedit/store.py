@@ -29,9 +29,9 @@ _FIELDS = {f.name for f in fields(Record)}
 
 def records_file(folder: Path, editor: str) -> Path:
     """Where an editor's records are: its name, made safe for a file; names that had to change get a hash, so none collide."""
-    safe = re.sub(r"[^\w.-]+", "-", editor).strip(".-")
+    safe = re.sub(r"[^\w.-]+", "-", editor).strip(".-")[:60]  # 60 characters of four bytes still fit a file's name
     if safe != editor:
-        safe = f"{safe or 'editor'}-{hashlib.sha256(editor.encode()).hexdigest()[:8]}"
+        safe = f"{safe or 'editor'}-{hashlib.sha256(editor.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
     return folder / RECORDS / f"{safe}.jsonl"
 
 

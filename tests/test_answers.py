@@ -103,10 +103,11 @@ def test_one_bad_request_costs_only_itself(tmp_path: Path) -> None:
     backbone = FakeBackbone({"a?": "A", "b?": "B"})
     answers = BaseAnswers(backbone, tmp_path)
     missing = Request("see?", (ImageRef(path=str(tmp_path / "none.png")),))
-    found = answers.try_ask([A, Request(" "), missing, B])
-    assert [asked.answer and asked.answer.text for asked in found] == ["A", None, None, "B"]
+    null = Request("see?", (ImageRef(path="null\0byte.png"),))
+    found = answers.try_ask([A, Request(" "), missing, B, null])
+    assert [asked.answer and asked.answer.text for asked in found] == ["A", None, None, "B", None]
     assert isinstance(found[1].error, RequestError)
-    assert isinstance(found[2].error, ImageError)
+    assert isinstance(found[2].error, ImageError) and isinstance(found[4].error, ImageError)
     assert len(lines(answers)) == 2
     with pytest.raises(RequestError):
         answers.ask([A, Request(" ")])

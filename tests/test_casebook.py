@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
+from fake_runs import picture
 from fakes import DoNothing, FakeBackbone, FakeBenchmark, Lookup
 from PIL import Image
-from runs import picture
 
+from kedit import casebook
 from kedit.casebook import Casebook, read_cases, read_image
-from kedit.errors import DataError
+from kedit.errors import DataError, StoreError
 from kedit.evaluate import evaluate
 from kedit.types import Case, ImageRef, Knowledge, Probe, Request
 
@@ -59,6 +61,20 @@ def test_an_image_that_cannot_be_read_is_left_out_and_stops_nothing(tmp_path: Pa
     (row,) = read_cases(tmp_path)
     assert row["probes"][0]["request"]["images"][1] == good.digest
     assert [path.stem for path in (tmp_path / "images").iterdir()] == [good.digest]
+
+
+def test_a_full_disk_is_reported_and_the_case_is_written_again_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space left"):
+        patch.setattr(casebook, "replace_file", full)
+        Casebook(tmp_path).add("t", a_case("c", picture(1)))
+    assert list(read_cases(tmp_path)) == []
+    Casebook(tmp_path).add("t", a_case("c", picture(1)))
+    assert read_image(tmp_path, picture(1).digest) is not None
 
 
 def test_kept_images_are_small_copies_under_the_digest_of_the_original(tmp_path: Path) -> None:

@@ -48,6 +48,17 @@ def test_a_misspelt_name_is_answered_with_the_nearest(words: list[str], said: st
     assert not (tmp_path / "run").exists()
 
 
+def test_two_editors_of_one_class_are_told_apart_and_parameters_may_hold_commas() -> None:
+    from kedit.cli import _editors, _split
+
+    names = _split(None, None, "ike:demos=4,seed=1, ike:demos=2,lora")  # type: ignore[arg-type]
+    assert names == ("ike:demos=4,seed=1", "ike:demos=2", "lora")
+    found = _editors(names, ("lora.rank=2",), "tiny-internvl")
+    assert list(found) == ["base", "ike", "ike-2", "lora"]
+    assert [found["ike"].get_params()[key] for key in ("demos", "seed", "pool")] == [4, 1, 580]
+    assert found["lora"].get_params()["rank"] == 2
+
+
 def test_lists_name_what_there_is() -> None:
     assert "kibench-open" in kedit("data", "list").output
     assert "tiny-internvl" in kedit("zoo", "list").output

@@ -186,6 +186,20 @@ def test_saved_weights_are_refused_on_another_model(tmp_path: Path) -> None:
     assert other.fingerprint() == before
 
 
+def test_edits_that_cannot_be_read_change_no_weight(tmp_path: Path) -> None:
+    first = Fixed().attach(FakeBackbone())
+    first.insert(ZH)
+    first.save_edits(tmp_path)
+    (tmp_path / "edits.jsonl").write_text("{}\n")
+    other = FakeBackbone()
+    before = other.fingerprint()
+    with pytest.raises(NotAttachedError, match="attach"):
+        Fixed().load_edits(tmp_path)
+    with pytest.raises(DataError, match=r"edits\.jsonl, line 1"):
+        Fixed().attach(other).load_edits(tmp_path)
+    assert other.fingerprint() == before
+
+
 def test_the_artefact_of_another_editor_is_refused(tmp_path: Path) -> None:
     Prepend().save(tmp_path)
     with pytest.raises(DataError, match="'Prepend', not to 'Lookup'"):

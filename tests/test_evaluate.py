@@ -256,6 +256,16 @@ def test_a_half_stored_case_asks_only_what_is_missing(tmp_path: Path) -> None:
     assert [r.question for call in backbone.calls for r in call] == ["other 1 en?", "far 1 en?"]
 
 
+def test_records_left_out_of_place_by_a_kill_are_put_in_place_by_the_next_run(tmp_path: Path) -> None:
+    first = evaluate([Lookup()], FakeBackbone(), FakeBenchmark(2), out=tmp_path / "run")
+    file = records_file(first.path, "lookup")
+    whole = file.read_bytes()
+    rows = whole.splitlines(keepends=True)
+    file.write_bytes(b"".join(rows[4:] + rows[:4]))
+    evaluate([Lookup()], FakeBackbone(), FakeBenchmark(2), out=tmp_path / "run")
+    assert file.read_bytes() == whole
+
+
 def test_another_configuration_refuses_and_changes_nothing(tmp_path: Path) -> None:
     first = evaluate({"x": AddNoise()}, FakeBackbone(), FakeBenchmark(2), out=tmp_path / "run")
     for changed in ({"seed": 1}, {"limit": 1}, {"max_new_tokens": 8}, {"plain": True}, {"tasks": "single"}):
@@ -420,6 +430,11 @@ class WrongType(Lookup):
         return [None] * len(requests)
 
 
+class NoRequest(Prepend):
+    def rewrite(self, request: Request) -> Any:
+        return request.question
+
+
 class Fits(Prepend):
     needs_fit = True
 
@@ -445,6 +460,7 @@ class TrainsTheBackbone(Fits):
         (NoReset(), r"noreset: reset\(\) failed after case s0 \(RuntimeError: stuck\)"),
         (TooFew(), r"toofew: generate\(\) gave 3 answers to 4 requests"),
         (WrongType(), r"wrongtype: generate\(\) gave a NoneType"),
+        (NoRequest(), r"norequest: rewrite\(\) gave a str; give a Request"),
         (TrainsTheBackbone(), r"trainsthebackbone: fit\(\)"),
     ],
 )
@@ -452,6 +468,14 @@ def test_a_broken_promise_stops_the_run_and_is_named(editor: Editor, promise: st
     with pytest.raises(ContractError, match=promise):
         evaluate(editor, FakeBackbone(), FakeBenchmark(2), out=tmp_path / "run")
     assert Run.load(tmp_path / "run").records() == []
+
+
+def test_a_reset_that_fails_before_the_run_is_a_broken_promise_too() -> None:
+    backbone = FakeBackbone()
+    editor = NoReset().attach(backbone)
+    editor.insert(Knowledge(Request("q?", (), "en"), "a"))
+    with pytest.raises(ContractError, match=r"reset\(\) failed after what was inserted before the run \(RuntimeError: stuck\)"):
+        evaluate(editor, backbone, FakeBenchmark(1))
 
 
 def test_a_context_editor_that_touches_weights_is_found_out() -> None:

@@ -18,7 +18,7 @@ from kedit.encoders import minilm, text_encoder
 from kedit.errors import DataError, NotFittedError
 from kedit.methods import IKE
 from kedit.methods.ike import shares
-from kedit.types import Case, Knowledge, Probe, Request
+from kedit.types import Case, ImageRef, Knowledge, Probe, Request
 
 NUMBERS = (3, 1, 9, 4, 7)
 
@@ -247,6 +247,29 @@ def test_a_pool_that_does_not_fit_its_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pool.json").write_text('[{"copy": 99, "update": null, "retain": null}]')
     with pytest.raises(DataError, match="pool.json"):
         IKE().attach(FakeBackbone()).load(tmp_path)
+
+
+def test_without_demonstrations_there_is_no_pool_to_save_or_load(tmp_path: Path) -> None:
+    IKE(demos=0).attach(FakeBackbone()).save(tmp_path)
+    assert IKE(demos=0).attach(FakeBackbone()).load(tmp_path).fitted
+
+
+def test_a_pool_of_another_encoder_is_refused(tmp_path: Path) -> None:
+    fitted().save(tmp_path)
+    with pytest.raises(DataError, match="encoded by .*ByNumber.* not by 'minilm'"):
+        IKE().attach(FakeBackbone()).load(tmp_path)
+
+
+def test_a_training_image_that_is_missing_costs_its_demonstration_and_no_insert(caplog: pytest.LogCaptureFixture) -> None:
+    cases = [case(number) for number in NUMBERS]
+    lost = Probe("locality", Request("Who painted it, and when?", (ImageRef(path="nowhere.png"),)), None)
+    cases[0] = replace(cases[0], probes=(*cases[0].probes[:2], lost))
+    backbone = FakeBackbone({"Who painted it, and when?": "as ever"})
+    editor = IKE(demos=5, encoder=ByNumber(), kinds=(0, 0, 1)).attach(backbone).fit(cases)
+    editor.insert(EDIT)
+    text = str(editor.rewrite(ASKED).context[0])
+    assert text.count("as ever") == 4 and DEMONSTRATION["copy"].format(NUMBERS[0]) in text
+    assert "could not be asked" in caplog.text
 
 
 @pytest.mark.parametrize("kinds", [(0, 0, 0), (-1, 1, 1)])

@@ -127,7 +127,7 @@ def test_one_raw_file_without_a_split_serves_both_tasks(tmp_path: Path) -> None:
 
 
 def test_a_split_named_by_a_row_goes_before_the_files_name(tmp_path: Path) -> None:
-    rows = [{**row, "split": "train" if row["scenario_id"] == "s1" else "test"} for row in RAWS]
+    rows = [{**row, "Split": "train" if row["scenario_id"] == "s1" else "test"} for row in RAWS]
     bench = KIBench(write(tmp_path, "data.jsonl", rows))
     assert {c.tags["scenario"] for c in bench.train()} == {"s1"} and {c.tags["scenario"] for c in bench.cases("single")} == {"s2"}
 
@@ -145,6 +145,22 @@ def test_missing_items_are_drawn_by_the_rules_and_always_the_same(tmp_path: Path
         assert other.images == inserted.images and other.language != inserted.language
         assert scenario not in str(away.images[0].path) and away.language == inserted.language
         assert probes["generality"].reference and probes["cross_scenario_locality"].reference is None
+
+
+def test_a_question_asked_without_its_answer_hides_no_answer_from_the_draw(tmp_path: Path) -> None:
+    asked = {"zh": "ar", "ar": "zh"}
+    rows = [
+        single_row(row, p) | {"raw_id": row["case_id"], "loc_lang": {"question": row["qa"][asked[p]]["question"]}}
+        for row in RAWS
+        for p in asked
+    ]
+    write(tmp_path, "single/test.jsonl", rows)
+    assert all("generality" in {p.dimension for p in case.probes} for case in KIBench(tmp_path).cases("single"))
+
+
+def test_a_raw_row_of_one_partition_is_a_raw_row(tmp_path: Path) -> None:
+    rows = [row | {"qa": {"zh": row["qa"]["zh"]}} for row in RAWS]
+    assert len(KIBench(write(tmp_path, "raw/single_test.jsonl", rows)).cases("single")) == 6
 
 
 def test_where_nothing_can_be_drawn_the_probe_is_left_out(tmp_path: Path) -> None:
@@ -209,6 +225,11 @@ LAYOUTS: dict[str, Callable[[Row], Row]] = {
     "upper case": lambda row: {key.upper(): value for key, value in flat("question_{p}", "answer_{p}")(row).items()},
     "long language names": long_names,
     "other names": renamed({"case_id": "id", "scenario_id": "scene", "topic_group": "category", "image": "image_path"}),
+    "languages at the top": lambda row: {**{k: v for k, v in row.items() if k != "qa"}, **row["qa"]},
+    "per field, upper case": lambda row: {
+        key: {p.upper(): text for p, text in value.items()} if key in ("question", "answer") else value
+        for key, value in per_field(row).items()
+    },
     "image in a list": lambda row: {**row, "image": [row["image"]]},
     "image struct": lambda row: {**row, "image": {"bytes": None, "path": row["image"]}},
 }
@@ -441,6 +462,7 @@ def test_images_may_lie_elsewhere_and_paths_may_begin_with_a_slash_or_be_absolut
         single_row(RAWS[1]) | {"image": "/images/s1_1.png"},
         single_row(RAWS[2]) | {"image": f"{pictures}/images/s1_2.png"},
     ]
+    (pictures / "images" / "s1_1.png").rename(pictures / "elsewhere.png")  # a missing image keeps its row, slash or not
     cases = KIBench(write(tmp_path / "data", "d.jsonl", rows), images=pictures).cases("single")
     assert {c.chain[0].request.images[0].path for c in cases} == {str(pictures / row["image"]) for row in RAWS[:3]}
 

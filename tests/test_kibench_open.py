@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from kedit.benchmark import Benchmark
-from kedit.benchmarks import kibench_open
+from kedit.benchmarks import kibench, kibench_open
 from kedit.benchmarks.kibench_open import BLOCK, ORDERS, PARTITIONS, TASKS, KIBenchOpen, raw_case, round_robin, spec_of
 from kedit.benchmarks.scene import CASES, SPLITS, scenarios
 from kedit.errors import DataError, UnknownNameError
 from kedit.types import Case
+from kedit.wording import SYSTEM_PROMPTS
 
 BENCH = KIBenchOpen()
 FILES = scenarios()
@@ -174,7 +175,7 @@ def test_train_scenarios_occur_in_no_test_case() -> None:
 
 def test_every_request_carries_the_system_prompt_of_its_language() -> None:
     prompts = {p.request.language: p.request.system for c in BENCH.cases("sequential", limit=1) for p in c.probes}
-    assert prompts == dict(kibench_open.SYSTEM_PROMPTS)
+    assert prompts == SYSTEM_PROMPTS == kibench.SYSTEM_PROMPTS  # one wording, which the embedded backbones are trained with
 
 
 def test_images_are_drawn_only_for_cases_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+from fake_runs import make_run
 from matplotlib.axes import Axes
-from runs import make_run
 
 from kedit.errors import DataError
 from kedit.plots import reliability_plot, retention_plot, run_plots, save_plot

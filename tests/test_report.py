@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_runs import EDITORS, config, make_run, picture, record
+from fakes import FakeBenchmark
 from PIL import Image
-from runs import EDITORS, config, make_run, picture, record
 
 from kedit.bootstrap import Estimate
 from kedit.casebook import Casebook
@@ -248,6 +249,39 @@ def test_unscored_answers_failures_and_unfinished_tasks_are_counted_and_warned_o
     assert "keeper: 1 cases failed" in said
     assert "forgetter: unfinished, 1 of 2 cases" in said
     assert "keeper: unfinished" not in said
+
+
+def test_a_failed_chain_is_counted_in_its_own_order_only(tmp_path: Path) -> None:
+    run = Run.load(_folder(tmp_path / "run", lambda r: r.case != "c1-ar-zh-en", lambda r: r))
+    for case in FakeBenchmark(2).cases("sequential"):
+        Casebook(run.path).add("sequential", case)
+    with RunStore.open(run.path, run.config) as store:
+        for editor in run.editors:
+            store.fail(editor, "sequential", "c1-ar-zh-en", "insert", ValueError("broken"))
+    found = by_key(run)
+    assert column(found["sequential"], "failures") == [0, 0, 0]
+    assert column(found["sequential_ar-zh-en"], "failures") == [1, 1, 1]
+    assert not any("unfinished" in notes(found[key], warning=True) for key in ("sequential", "sequential_ar-zh-en"))
+
+
+@pytest.mark.parametrize(("length", "steps"), [(1, 0), (10, 10), (100, 12)])
+def test_a_chain_of_any_length_is_reported(tmp_path: Path, length: int, steps: int) -> None:
+    request = Request("what?", (), "en")
+    probes = tuple(Probe("reliability", request, "a red clock", step) for step in range(1, length + 1))
+    order = "-".join(["en"] * length)
+    case = Case("c", (Knowledge(request, "a red clock"),) * length, probes, {"raw": "c", "order": order})
+    dimensions = [{"name": "reliability", "label": "Rel", "locality": False}]
+    tasks = {"chain": {"protocol": "tests", "dimensions": dimensions, "cases": 1, "order": order}}
+    after = range(1, length + 1) if length <= 10 else (1, length)
+    with RunStore.open(tmp_path / "run", config(EDITORS, 1, tasks=tasks)) as store:
+        for editor in EDITORS:
+            said = [record("chain", case, k, t, "a clock", "a red clock") for t in after for k in range(length)]
+            store.append(editor, said)
+    made = report(Run.load(tmp_path / "run"))
+    retention = [table for table in tables(Run.load(tmp_path / "run")) if table.kind == "retention"]
+    assert [len([c for c in table.columns if c.kind == "estimate"]) for table in retention] == ([steps] if steps else [])
+    assert all(path.is_file() for path in (made.page, *made.tables, *made.plots))
+    assert len(made.tables) == 1 + len(retention) and len(made.plots) == 2 * len(retention)
 
 
 def test_an_editor_that_cannot_be_told_from_doing_nothing_is_called_so(tmp_path: Path) -> None:

@@ -246,12 +246,15 @@ def test_records_that_came_late_are_put_in_their_place(tmp_path: Path) -> None:
     assert read_records(records_file(tmp_path, "a")) == records(3)
 
 
-@pytest.mark.parametrize("name", ["ike-2", "a/b", "../up", "..", "", "红", "my editor", "a\\b", "CON:"])
+@pytest.mark.parametrize(
+    "name", ["ike-2", "a/b", "../up", "..", "", "红", "my editor", "a\\b", "CON:", "\ud800", "x" * 300, "红" * 200]
+)
 def test_every_display_name_gives_a_file_of_its_own_in_the_folder(name: str, tmp_path: Path) -> None:
     file = records_file(tmp_path, name)
     assert file.parent == tmp_path / "records"
     assert not set(file.name) & set("/\\: ")
     assert file.name not in {records_file(tmp_path, other).name for other in ("a-b", "up", "my-editor") if other != name}
+    assert len(os.fsencode(file.name)) <= 255
 
 
 def test_loading_what_is_no_run_says_what_is_missing(tmp_path: Path) -> None:

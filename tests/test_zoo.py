@@ -113,7 +113,7 @@ def test_loss_weights_lie_on_the_answer_and_on_repeated_facts_only(backbone, mak
 @pytest.mark.slow
 def test_a_stopped_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
     phases = (train.Phase("look", 2, 2e-3, 2), train.Phase("read", 1, 1e-3, 1))
-    plan = train.Plan(images=2, vision_steps=2, vision_batch=8, phases=phases, budget=600, save_every=1)
+    plan = train.Plan(corpus=50, images=1, vision_steps=2, vision_batch=8, phases=phases, budget=600, save_every=1)
     whole = train.train(tmp_path / "whole", plan, measure=1)
     real = train._save
     calls = []

@@ -23,7 +23,6 @@ from kedit.benchmarks.kibench_open import (
     LOCALITY,
     ORDERS,
     PARTITIONS,
-    SYSTEM_PROMPTS,
     TASKS,
     Item,
     Pool,
@@ -34,6 +33,7 @@ from kedit.benchmarks.kibench_open import (
 from kedit.benchmarks.scene import SPLITS
 from kedit.errors import DataError, unknown_name
 from kedit.types import Case, ImageRef
+from kedit.wording import SYSTEM_PROMPTS
 
 T = TypeVar("T", Raw, Row)
 __all__ = ["SYSTEM_PROMPTS", "KIBench"]
@@ -137,12 +137,18 @@ class Reader:
     def languages(self, row: Mapping[str, Any]) -> dict[str, tuple[str, str | None]]:
         """Question and answer per partition, however a raw row nests or flattens them."""
         given, found = self.get(row, "qa"), {}
+        if given is None:
+            own = {name: _lower(row[name]) for p in PARTITIONS for name in NAMES[p] if isinstance(row.get(name), Mapping)}
+            given = {name: part for name, part in own.items() if self.get(part, "question") is not None}
         if isinstance(given, Mapping):
             given = [{"partition": name, **part} for name, part in given.items() if isinstance(part, Mapping)]
         for part in given if isinstance(given, list) else []:
             item = self.item(_lower(part), Item("", "-", ""))
             found[item.partition] = (item.question, item.answer)
-        questions, answers = self.get(row, "question"), self.get(row, "answer")
+        questions, answers = (
+            _lower(value) if isinstance(value, Mapping) else value
+            for value in (self.get(row, "question"), self.get(row, "answer"))
+        )
         for p in PARTITIONS if not found else ():
             for name in NAMES[p]:
                 forms = [
@@ -172,7 +178,8 @@ class Reader:
             start = Item("", self.get(row, "image") or "", "", None, scenario, id)
             chain = tuple(self.step(_lower(step), start, (GENERALITY, LOCALITY)) for step in steps)
             return Row(id, str(self.get(row, "raw_id") or id), scenario, topic, chain)
-        if len(qa := self.languages(row)) > 1:
+        qa = self.languages(row)
+        if len(qa) > 1 or (qa and not isinstance(self.get(row, "question"), str)):
             return Raw(id, scenario, topic, self.image(self.get(row, "image")), qa)
         if self.get(row, "question") is None:
             found = ", ".join(sorted(row)) or "none"
@@ -228,7 +235,7 @@ def read_file(path: Path, root: Path, mapping: Mapping[str, str]) -> DataFile:
             skipped.append((where, "answer is empty"))
             continue
         chain = isinstance(row, Row) and len(row.steps) > 1
-        rows.append((where, SPLITS[2] if chain else split_of(str(reader.get(value, "split") or name)), row))
+        rows.append((where, SPLITS[2] if chain else split_of(str(reader.get(_lower(value), "split") or name)), row))
     return DataFile(path, tuple(rows), tuple(skipped))
 
 
@@ -294,8 +301,10 @@ class KIBench:
 
     @cached_property
     def revision(self) -> str:
-        """SHA-256 over the data files, mapping and orders, 64 hex digits; images are known by their own digests."""
-        digest = hashlib.sha256(json.dumps([dict(self.mapping or {}), protocol.check_orders(self.orders)]).encode())
+        """SHA-256 over the data files, mapping, orders and system prompts, 64 hex digits; images have their own digests."""
+        digest = hashlib.sha256(
+            json.dumps([dict(self.mapping or {}), protocol.check_orders(self.orders), SYSTEM_PROMPTS]).encode()
+        )
         for file in self.files:
             digest.update(hashlib.sha256(file.path.read_bytes()).digest())
         return digest.hexdigest()
@@ -313,7 +322,8 @@ class KIBench:
             return None
         base = Path(self.images or self.folder).resolve()
         inside = Path(image) if Path(image).is_relative_to(base) else base / image.lstrip("/")
-        outside = image.startswith("/") and not Path(image).is_relative_to(base) and not inside.exists()
+        # A leading slash may mean the data's own root: only what is there, but not here, is known to lie elsewhere.
+        outside = not Path(image).is_relative_to(base) and not inside.exists() and image.startswith("/") and Path(image).exists()
         if outside or not inside.resolve().is_relative_to(base):
             raise ValueError(f"image path {image!r} leads outside {base}: put the images below it, or give images='their folder'")
         return inside
@@ -331,7 +341,7 @@ class KIBench:
         found = self._rows(split, Raw) or (self._rows(SPLITS[1], Raw) if split == SPLITS[2] else [])
         for raw in found or [raw for row in self._rows(split, Row) for raw in raws_of(row)]:
             known = raws.get(key := (raw.scenario, raw.id, raw.image))
-            raws[key] = replace(known, qa={**raw.qa, **known.qa}) if known else raw
+            raws[key] = replace(known, qa=_merged(known.qa, raw.qa)) if known else raw
         pool = defaultdict(list)
         for raw in raws.values():
             pool[raw.scenario].append(raw)
@@ -365,6 +375,13 @@ class KIBench:
     def train(self, limit: int | None = None) -> Sequence[Case]:
         """Single-insert cases of the train split; empty where the data have none."""
         return protocol.single_cases(self.rows(SPLITS[0], limit), self.image)
+
+
+def _merged(
+    known: Mapping[str, tuple[str, str | None]], more: Mapping[str, tuple[str, str | None]]
+) -> dict[str, tuple[str, str | None]]:
+    """What is known of a raw case and what another row adds; an answer is never lost to a question that came without one."""
+    return {**more, **known, **{p: pair for p, pair in more.items() if pair[1] and not known.get(p, pair)[1]}}
 
 
 def _unique(rows: Iterable[Row]) -> list[Row]:

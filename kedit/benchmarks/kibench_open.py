@@ -33,6 +33,7 @@ from kedit.benchmarks.scene import (
 from kedit.errors import DataError, unknown_name
 from kedit.protocols import RELIABILITY, final, retention
 from kedit.types import Case, ImageRef, Knowledge, Probe, Request
+from kedit.wording import SYSTEM_PROMPTS
 
 T = TypeVar("T")
 Opener = Callable[[str | bytes], ImageRef]
@@ -42,11 +43,6 @@ TARGETS = ("zh", "ar")
 ORDERS = ("en-zh-ar", "ar-zh-en")
 GENERALITY, LOCALITY = "generality", "locality"
 CROSS_LANGUAGE, CROSS_SCENARIO = "cross_language_locality", "cross_scenario_locality"
-SYSTEM_PROMPTS: Mapping[str, str] = {
-    "en": "Look at the picture and answer in English in one or two sentences.",
-    "zh": "请看图,用中文回答,一两句话即可。",
-    "ar": "انظر إلى الصورة وأجب بالعربية في جملة أو جملتين.",
-}
 _RELIABLE, _GENERAL = Dimension(RELIABILITY, "Rel"), Dimension(GENERALITY, "Gen")
 TASKS: Mapping[str, Task] = {
     "single": Task(
@@ -339,8 +335,8 @@ class KIBenchOpen:
 
     @cached_property
     def revision(self) -> str:
-        """SHA-256 over scenario files, drawing engine, seed and orders, 64 hex digits."""
-        digest = hashlib.sha256(json.dumps([ENGINE, IMAGE_SIZE, self.seed, check_orders(self.orders)]).encode())
+        """SHA-256 over scenario files, drawing engine, seed, orders and system prompts, 64 hex digits."""
+        digest = hashlib.sha256(json.dumps([ENGINE, IMAGE_SIZE, self.seed, check_orders(self.orders), SYSTEM_PROMPTS]).encode())
         for path in sorted([*self.folder.glob("*.yaml"), *self.folder.glob("*.svg")]):
             digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
         return digest.hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from kedit.answers import ask_together
 from kedit.artefacts import load_knowledge, load_tensors, read_json, save_knowledge, save_tensors, write_json
 from kedit.editor import ContextEditor
 from kedit.encoders import MINILM, TextEncoder, text_encoder, unit
@@ -21,6 +23,7 @@ from kedit.errors import DataError
 from kedit.types import Case, ImageRef, Knowledge, Request
 from kedit.wording import demonstration, with_facts
 
+log = logging.getLogger(__name__)
 Part: TypeAlias = str | ImageRef
 COPY, UPDATE, RETAIN = "copy", "update", "retain"
 _KINDS = (COPY, UPDATE, RETAIN)
@@ -51,7 +54,8 @@ class IKE(ContextEditor):
     cosine. Each shows one of three things: that the fact's own question gets the new answer (copy), that another question
     about it does (update), or that a question elsewhere is answered as ever (retain), by the unedited backbone itself. How
     many of each follows ``kinds``; which goes to which rank is shuffled by ``seed`` once, the same for every edit. An example
-    that lacks the question for its kind shows a copy. The nearest stands last; then a copy of each edit itself
+    that lacks the question for its kind shows a copy, as does one whose question cannot be asked (its image is missing; logged).
+    The nearest stands last; then a copy of each edit itself
     (``copy_edit``), oldest first; then all inserted facts, oldest first. Demonstrations are those of the newest edit.
 
     ``encoder`` is "minilm", a sentence-transformers name or path, or a ``TextEncoder``. ``pool`` caps how many training
@@ -143,8 +147,8 @@ class IKE(ContextEditor):
         fact = example.fact
         if kind == UPDATE and example.update is not None:
             return _Shown(fact, example.update.request, example.update.answer)
-        if kind == RETAIN and example.retain is not None:
-            return _Shown(fact, example.retain, self.kept_[example.retain.key])
+        if kind == RETAIN and example.retain is not None and (key := _key(example.retain)) in self.kept_:
+            return _Shown(fact, example.retain, self.kept_[key])
         return _Shown(fact, fact.request, fact.answer)
 
     def _assigned(self) -> list[str]:
@@ -155,9 +159,13 @@ class IKE(ContextEditor):
 
     def _keep(self, requests: Iterable[Request]) -> None:
         """Ask the backbone, which this editor never edits, what it says to requests not asked before."""
-        new = {request.key: request for request in requests if request.key not in self.kept_}
-        answers = self.backbone_.generate(list(new.values()), max_new_tokens=_KEPT_TOKENS) if new else []
-        self.kept_.update((key, answer.text) for key, answer in zip(new, answers, strict=True))
+        new = {key: request for request in requests if (key := _key(request)) not in self.kept_}
+        found = ask_together(self.backbone_, list(new.values()), _KEPT_TOKENS) if new else []
+        for (key, request), asked in zip(new.items(), found, strict=True):
+            if asked.answer is not None:
+                self.kept_[key] = asked.answer.text
+            else:
+                log.warning("a demonstration shows a copy, for %r could not be asked: %s", request.question[:60], asked.error)
 
     # -- the pool --------------------------------------------------------------------------------------------------
 
@@ -195,6 +203,8 @@ class IKE(ContextEditor):
         """Read what ``save`` wrote and return self; raises DataError for a missing, broken or foreign file."""
         super().load(path)
         root = Path(path)
+        if self.demos == 0 and not (root / "pool.json").exists():
+            return self
         rows = {kind: load_knowledge(root / kind) for kind in _KINDS}
         vectors = load_tensors(root / "vectors.safetensors").get("vectors")
         try:
@@ -203,9 +213,21 @@ class IKE(ContextEditor):
             raise DataError(f"{root / 'pool.json'} does not fit the examples beside it: {error}") from error
         if vectors is None or len(vectors) != len(examples):
             raise DataError(f"{root / 'vectors.safetensors'} does not hold one vector for each of {len(examples)} examples")
+        stored = self._own_artefact(root / "editor.json").get("params", {}).get("encoder")
+        if isinstance(self.encoder, str) and stored != self.encoder:
+            raise DataError(f"{path} was encoded by {stored!r}, not by {self.encoder!r}; load it with that encoder, or fit again")
         self.pool_ = Pool(examples, vectors.numpy())
         self.fitted_ = True
         return self
+
+
+def _key(request: Request) -> str:
+    """The request's key, "" where an image of it cannot be read."""
+    try:
+        key: str = request.key
+    except (OSError, ValueError):
+        return ""
+    return key
 
 
 class _Shown(NamedTuple):

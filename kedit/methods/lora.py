@@ -160,6 +160,7 @@ class LoRA(WeightEditor):
 
     def load_edits(self, path: str | Path) -> None:
         """As for every weight editor; the loaded edits can be removed one by one."""
+        self._require_attached()
         known = set(self.edits_)
         tensors = load_tensors(Path(path) / _FACTORS)
         super().load_edits(path)

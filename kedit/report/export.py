@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from kedit.report.results import Results
 from kedit.report.tables import Table, tables
 from kedit.report.text import csv_text, markdown
 from kedit.run import Run
+
+_LONGEST = 60
+"""Characters of a key in a file's name; the order of a long chain would not fit."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,9 @@ def _markdown(run: Run, found: list[Table]) -> str:
 
 
 def safe_name(key: str) -> str:
-    """A key as a file name: letters, digits, ``-`` and ``_`` of it."""
-    return "".join(c if c.isalnum() or c in "-_" else "-" for c in key)
+    """A key as a file name: letters, digits, ``-`` and ``_`` of it; one that had to change gets a hash, so none collide."""
+    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in key)[:_LONGEST]
+    return safe if safe == key else f"{safe}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def _write(path: Path, text: str) -> Path:

@@ -127,7 +127,7 @@ def _warnings(results: Results, task: str, order: str | None, rows: Sequence[Sco
     for row in rows:
         yield from (Note(f"{row.editor}: {text}", True) for text in _row_warnings(row))
         have = len({r.case for r in results.records(row.editor, task)})
-        if have + row.failures < expected:
+        if have + results.failed(row.editor, task) < expected:
             yield Note(f"{row.editor}: unfinished, {have} of {expected} cases of this task so far.", True)
     yield from _overlap(results, task, rows)
 

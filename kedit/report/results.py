@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from kedit.casebook import read_cases
 from kedit.metrics import Retention, Scores, chain_lengths, grouped, in_order, retention, summarise
 from kedit.protocols import RELIABILITY
 from kedit.run import Run
@@ -58,8 +59,19 @@ class Results:
 
     def scores(self, editor: str, task: str, order: str | None) -> Scores:
         """An editor's row; gains are over the editor that does nothing, which itself has none."""
-        failed = sum(f["editor"] == editor and f["task"] == task for f in self.failures)
+        failed = self.failed(editor, task, order)
         return self._summary(editor, task, order, self.records(editor, task, order), failures=failed)
+
+    def failed(self, editor: str, task: str, order: str | None = None) -> int:
+        """How many cases of a task an editor failed in, in one order of the chains where given."""
+        cases = [f["case"] for f in self.failures if f["editor"] == editor and f["task"] == task]
+        return sum(order is None or self._case_orders.get((task, case), order) == order for case in cases)
+
+    @cached_property
+    def _case_orders(self) -> dict[tuple[str, str], str]:
+        """Orders of the cases that have one: a case that failed has no record that tells."""
+        rows = read_cases(self.run.path)
+        return {(row["task"], row["id"]): row["tags"]["order"] for row in rows if "order" in row["tags"]}
 
     def groups(self, editor: str, task: str, tag: str) -> dict[str, Scores]:
         """An editor's rows by the value of a tag, in the original order of the chains."""

@@ -46,6 +46,8 @@ class Plan:
     """How long to train; the defaults made the shipped weights."""
 
     seed: int = 0
+    corpus: int = 12_000
+    """Draws of every kind of sentence that the tokenizer is trained on."""
     images: int = 160
     """Pictures per scenario."""
     vision_steps: int = 250
@@ -123,7 +125,7 @@ def _processor(out: Path, plan: Plan) -> Any:
 
     folder = out / "processor"
     if not folder.exists():
-        tokenizer = preset.train_tokenizer(corpus(random.Random(f"{plan.seed}|tokenizer"), 12_000))
+        tokenizer = preset.train_tokenizer(corpus(random.Random(f"{plan.seed}|tokenizer"), plan.corpus))
         preset.make_processor(tokenizer).save_pretrained(folder)
     return AutoProcessor.from_pretrained(folder)
 
@@ -205,7 +207,9 @@ def _eyes(model: Any, pixels: Pixels, images: dict[str, list[scene.SceneSpec]], 
         _step(both, optimiser, loss, _schedule(step, plan.vision_steps, plan.rate))
         if step % 50 == 0 or step == plan.vision_steps - 1:
             right = [float((part.argmax(-1) == labels[rows, at]).float().mean()) for at, part in enumerate(logits)]
-            log.info("eyes %d loss %.3f scene/colour/count/place %s", step, float(loss), " ".join(f"{r:.2f}" for r in right))
+            log.info(
+                "eyes %d loss %.3f scene/colour/count/place %s", step, float(loss.detach()), " ".join(f"{r:.2f}" for r in right)
+            )
     torch.save(tower.state_dict(), file)
 
 
