@@ -5,7 +5,7 @@ Five lines: a backbone, a benchmark, an editor, a run, its table::
     import kedit
     backbone = kedit.load_backbone("tiny-internvl")
     benchmark = kedit.benchmark("kibench-open")
-    run = kedit.evaluate([kedit.Base(), kedit.IKE(demos=1)], backbone, benchmark, limit=5)
+    run = kedit.evaluate([kedit.Base(), kedit.IKE(demos=1, pool=290)], backbone, benchmark, limit=5)
     print(run)
 
 Names are imported when they are first used, so that ``import kedit`` is quick.

@@ -30,7 +30,7 @@ PRESETS: Mapping[str, Preset] = {
             name="tiny-internvl",
             summary="InternVL with a Qwen3 decoder, 3.5 M parameters, trained on drawn scenes in English, Chinese and Arabic",
             module="kedit.zoo.train",
-            editor_params={"ike": {"demos": 1, "pool": 580}},
+            editor_params={"ike": {"demos": 1, "pool": 580}, "lora": {"layers": (-2, -1)}},
         ),
     )
 }
