@@ -33,6 +33,27 @@ def _clear_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def _renamed(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    pairs = [item.partition("=") for item in value]
+    for item, (name, equals, theirs) in zip(value, pairs, strict=True):
+        if not (name and equals and theirs):
+            raise click.BadParameter(f"{item!r}: expected NAME=THEIRS, such as question=their_name")
+    return {name: theirs for name, _, theirs in pairs}
+
+
+_mapping = click.option(
+    "--mapping",
+    multiple=True,
+    metavar="NAME=THEIRS",
+    callback=_renamed,
+    help="What the benchmark's file calls a field, such as question=their_name; may be repeated.",
+)
+
+
+def _options(mapping: dict[str, str]) -> dict[str, Any]:
+    return {"mapping": mapping} if mapping else {}
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="kedit")
 def main() -> None:
@@ -53,6 +74,7 @@ def _split(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
 @main.command()
 @click.option("--backbone", default="tiny-internvl", show_default=True, help="Embedded name, hub id or local folder.")
 @click.option("--benchmark", default="kibench-open", show_default=True, help="Name, NAME:FOLDER, module:Class or file.py:Class.")
+@_mapping
 @click.option(
     "--editors",
     default="base,finetune,lora,ike",
@@ -95,6 +117,7 @@ def _split(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
 def run(
     backbone: str,
     benchmark: str,
+    mapping: dict[str, str],
     editors: tuple[str, ...] | None,
     tasks: tuple[str, ...] | None,
     limit: int | None,
@@ -112,7 +135,7 @@ def run(
     from kedit.benchmarks import benchmark as find_benchmark
 
     chosen = _editors(editors or (), settings, backbone)
-    cases = find_benchmark(benchmark)
+    cases = find_benchmark(benchmark, **_options(mapping))
     _known_tasks(tasks, cases)
 
     from kedit.backbone import load_backbone
@@ -255,12 +278,13 @@ def data_list() -> None:
 
 @data.command("info")
 @click.argument("benchmark")
+@_mapping
 @_clear_errors
-def data_info(benchmark: str) -> None:
+def data_info(benchmark: str, mapping: dict[str, str]) -> None:
     """Name, revision, tasks, dimensions and numbers of cases of a benchmark."""
     from kedit.benchmarks import benchmark as find
 
-    found = find(benchmark)
+    found = find(benchmark, **_options(mapping))
     click.echo(f"{found.name}  revision {found.revision[:12]}")
     for name, task in found.tasks.items():
         labels = ", ".join(dimension.label for dimension in task.dimensions)
@@ -282,12 +306,13 @@ def data_build(benchmark: str, cases: int, out: Path) -> None:
 
 @data.command("check")
 @click.argument("path", type=click.Path(path_type=Path))
+@_mapping
 @_clear_errors
-def data_check(path: Path) -> None:
+def data_check(path: Path, mapping: dict[str, str]) -> None:
     """Say what a folder or file holds and what is wrong with it; exit status 1 when something is. Never downloads."""
     from kedit.benchmarks.check import check
 
-    found = check(path)
+    found = check(path, mapping=mapping)
     click.echo(str(found))
     raise SystemExit(0 if found.ok else 1)
 

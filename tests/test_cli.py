@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from kedit.cli import main
-from kedit.zoo import catalogue
-
-shipped = pytest.mark.skipif(
-    not catalogue.available("tiny-internvl"), reason="the weights are not there: kedit zoo train tiny-internvl"
-)
 
 
 def kedit(*words: str) -> Result:
@@ -75,7 +71,6 @@ def test_data_is_built_checked_and_shown(tmp_path: Path) -> None:
     assert (tmp_path / "sheet.png").read_bytes().startswith(b"\x89PNG")
 
 
-@shipped
 def test_a_run_is_repeated_for_nothing_and_another_configuration_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +88,27 @@ def test_a_run_is_repeated_for_nothing_and_another_configuration_is_refused(
     shown = kedit("report", str(out))
     assert shown.exit_code == 0, shown.output
     assert "ike" in shown.output and (out / "report" / "index.html").exists()
+
+
+def test_a_foreign_layout_names_its_keys_and_is_read_with_a_mapping(tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "a.png")
+    rows = [
+        {"case_id": f"c{k}", "scenario": f"s{k % 2}", "photo": "a.png", "lang": "zh", "utterance": f"问题{k}", "gold": f"答案{k}"}
+        for k in range(4)
+    ]
+    file = tmp_path / "single" / "test.jsonl"
+    file.parent.mkdir()
+    file.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+    refused = kedit("data", "info", f"kibench:{tmp_path}")
+    assert refused.exit_code != 0
+    assert "utterance" in refused.output and "--mapping" in refused.output
+    names = ("question=utterance", "answer=gold", "image=photo")
+    read = kedit("data", "info", f"kibench:{tmp_path}", *(word for name in names for word in ("--mapping", name)))
+    assert read.exit_code == 0, read.output
+    assert "single: 4 cases" in read.output
+    assert "expected NAME=THEIRS" in kedit("data", "info", f"kibench:{tmp_path}", "--mapping", "question").output
 
 
 def test_a_report_of_no_run_says_what_is_missing(tmp_path: Path) -> None:

@@ -8,19 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kedit.zoo import catalogue
-
 ROOT = Path(__file__).parent.parent
-shipped = pytest.mark.skipif(
-    not catalogue.available("tiny-internvl"), reason="the weights are not there: kedit zoo train tiny-internvl"
-)
 
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-@shipped
 def test_the_five_lines_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEDIT_CACHE", str(tmp_path / "cache"))
@@ -32,14 +26,12 @@ def test_the_five_lines_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Mo
     assert "finetune" in repr(scope["run"])
 
 
-@shipped
 def test_the_editor_of_the_readme_keeps_the_contract() -> None:
     code = next(block for block in blocks("python") if "check_editor" in block)
     assert len([line for line in code.splitlines() if line.strip()]) <= 25
     exec(compile(code, "README.md", "exec"), {})
 
 
-@shipped
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_notebooks_run_and_hold_no_outputs(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEDIT_CACHE", str(tmp_path / "cache"))

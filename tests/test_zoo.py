@@ -20,7 +20,6 @@ from kedit.zoo.measure import request_of
 from kedit.zoo.samples import Maker, Sample, draw_spec, scenarios
 
 NAME = "tiny-internvl"
-shipped = pytest.mark.skipif(not catalogue.available(NAME), reason="the weights are not there: kedit zoo train tiny-internvl")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,6 @@ def answers_of_all_scenarios() -> set[tuple[str, ...]]:
     return found
 
 
-@shipped
 def test_no_training_text_shares_six_tokens_with_a_culture_conditioned_answer(maker: Maker) -> None:
     forbidden = answers_of_all_scenarios()
     assert len(forbidden) > 5_000
@@ -66,7 +64,6 @@ def test_no_training_text_shares_six_tokens_with_a_culture_conditioned_answer(ma
     assert seen > 50_000
 
 
-@shipped
 def test_questions_of_test_scenarios_are_never_trained_on(maker: Maker) -> None:
     rng = random.Random(13)
     held_out = {
@@ -82,7 +79,6 @@ def test_questions_of_test_scenarios_are_never_trained_on(maker: Maker) -> None:
     assert not asked & held_out
 
 
-@shipped
 def test_training_shows_the_model_exactly_the_prompt_that_the_backbone_builds(backbone, maker: Maker) -> None:
     encoder = Encoder(backbone.processor)
     rng = random.Random(17)
@@ -95,7 +91,6 @@ def test_training_shows_the_model_exactly_the_prompt_that_the_backbone_builds(ba
         assert ids[len(prompt) :] == [*answer, backbone.processor.tokenizer.eos_token_id]
 
 
-@shipped
 def test_loss_weights_lie_on_the_answer_and_on_repeated_facts_only(backbone, maker: Maker) -> None:
     encoder = Encoder(backbone.processor)
     rng = random.Random(19)
@@ -132,7 +127,6 @@ def test_a_stopped_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
     assert (whole / "model.safetensors").read_bytes() == (resumed / "model.safetensors").read_bytes()
 
 
-@shipped
 def test_shipped_weights_are_small_and_load_with_plain_transformers() -> None:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
@@ -144,7 +138,6 @@ def test_shipped_weights_are_small_and_load_with_plain_transformers() -> None:
     assert AutoProcessor.from_pretrained(folder).tokenizer.eos_token == "<|end|>"
 
 
-@shipped
 @pytest.mark.parametrize("language", ["en", "zh", "ar"])
 def test_it_answers_in_the_language_asked_and_stops(backbone, language: str) -> None:
     from kedit.flags import flags_of
