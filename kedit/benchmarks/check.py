@@ -16,7 +16,8 @@ from kedit.flags import wrong_script
 from kedit.images import open_image
 
 if TYPE_CHECKING:
-    from kedit.benchmarks.kibench import DataFile, KIBench
+    from kedit.benchmarks.kibench import KIBench
+    from kedit.benchmarks.kibench_rows import DataFile
 
 NAMES = {p: names for p, *names in (("en", "en", "english", "us", "usa"), ("zh", "zh", "cn", "chinese"), ("ar", "ar", "arabic"))}
 
@@ -132,7 +133,8 @@ def check(path: str | Path, *, mapping: Mapping[str, str] | None = None, images:
 
     Raises DataError where there is nothing to read; a file that breaks a rule is a finding, up to its first broken row.
     """
-    from kedit.benchmarks.kibench import KIBench, read_file  # stands on this module's rules
+    from kedit.benchmarks.kibench import KIBench  # stands on this module's rules
+    from kedit.benchmarks.kibench_rows import read_file
 
     if str(path).startswith("hf:"):
         raise DataError(f"{path} is on a hub; download it first and check the folder")
