@@ -28,7 +28,7 @@ def resolve(spec: str, known: Mapping[str, str], group: str, kind: str) -> type:
     offered = {point.name: point for point in entry_points(group=group)}
     if spec in offered:
         return _class(offered[spec].load(), spec, kind)
-    raise unknown_name(kind, spec, {*known, *offered}, f"A {kind} of your own is named 'module:Class' or 'file.py:Class'.")
+    raise unknown_name(kind, spec, {*known, *offered}, f"Your own {kind} is named 'module:Class' or 'file.py:Class'.")
 
 
 def _load(spec: str, kind: str) -> type:
@@ -78,6 +78,9 @@ def _from_file(place: str, spec: str, kind: str) -> ModuleType:
     sys.modules[name] = module  # before it runs: dataclasses and pickle look the module up
     try:
         found.loader.exec_module(module)
+    except SyntaxError as error:
+        del sys.modules[name]
+        raise UnknownNameError(f"{kind} {spec!r}: {error.filename}, line {error.lineno} is not valid Python: {error.msg}") from error
     except BaseException:
         del sys.modules[name]
         raise

@@ -49,6 +49,16 @@ def editor(spec: str, **params: Any) -> Editor:
     for parameter in given:
         if parameter not in known:
             raise unknown_name(f"parameter of {kind.__name__}", parameter, known)
+    if inspect.isabstract(kind):
+        missing = ", ".join(sorted(getattr(kind, "__abstractmethods__", ())))
+        raise ContractError(f"{name!r}: {kind.__name__} does not implement {missing}; write what its base class leaves open")
+    try:
+        inspect.signature(kind).bind(**given)
+    except TypeError as error:
+        raise ContractError(
+            f"{name!r}: {kind.__name__} cannot be made ({error}); a constructor takes keyword-only arguments with defaults, "
+            "or give the value: --set NAME.PARAM=VALUE, or NAME:PARAM=VALUE"
+        ) from error
     return kind(**given)
 
 
