@@ -6,6 +6,10 @@ import difflib
 from collections.abc import Iterable
 
 
+_SHOWN = 60
+"""Names that a message lists; a large model has thousands of parameters."""
+
+
 class KeditError(Exception):
     """Base of all of kedit's own errors; the message says what was got, what was expected and what to do."""
 
@@ -66,4 +70,6 @@ def unknown_name(kind: str, got: str, known: Iterable[str], hint: str = "") -> U
     names = sorted(known)
     near = difflib.get_close_matches(got, names, n=3, cutoff=0.5)
     mean = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-    return UnknownNameError(f"unknown {kind} {got!r}.{mean} Known: {', '.join(names) or 'none'}.{' ' + hint if hint else ''}")
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    listed = ", ".join(names[:_SHOWN]) or "none"
+    return UnknownNameError(f"unknown {kind} {got!r}.{mean} Known: {listed}{more}.{' ' + hint if hint else ''}")

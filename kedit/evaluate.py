@@ -127,6 +127,9 @@ class _EditorRun:
             if self.backbone.fingerprint() != self.store.config["identity"]["backbone"]["fingerprint"]:
                 raise ContractError(f"{self.name}: the weights after reset() differ from those before the first insert")
         # Also where all is there: the run before may have been killed just before it did this.
+        for name, (_, cases) in self.work.items():
+            waiting = {attempt.case.id for attempt in todo[name]}
+            self.store.settle(self.name, name, (case.id for case in cases if case.id not in waiting))
         self.store.arrange(self.name, (key for name, (task, cases) in self.work.items() for key in _keys(name, task, cases)))
 
     @cached_property

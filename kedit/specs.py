@@ -80,7 +80,9 @@ def _from_file(place: str, spec: str, kind: str) -> ModuleType:
         found.loader.exec_module(module)
     except SyntaxError as error:
         del sys.modules[name]
-        raise UnknownNameError(f"{kind} {spec!r}: {error.filename}, line {error.lineno} is not valid Python: {error.msg}") from error
+        raise UnknownNameError(
+            f"{kind} {spec!r}: {error.filename}, line {error.lineno} is not valid Python: {error.msg}"
+        ) from error
     except BaseException:
         del sys.modules[name]
         raise

@@ -119,8 +119,13 @@ class RunStore:
     def succeed(self, editor: str, task: str, case: str, seconds: Mapping[str, Sequence[float]]) -> None:
         """Note how long a finished case took by stage, and that an earlier failure of it is made good."""
         jsonl.append(self.path / TIMING, [{"editor": editor, "task": task, "case": case, **seconds}])
-        if self._open_failures.pop((editor, task, case), None) is not None:
-            jsonl.append(self.path / FAILURES, [{"editor": editor, "task": task, "case": case, "solved": True}])
+        self.settle(editor, task, [case])
+
+    def settle(self, editor: str, task: str, cases: Iterable[str]) -> None:
+        """Note that earlier failures of cases that now have all their records are made good."""
+        for case in cases:
+            if self._open_failures.pop((editor, task, case), None) is not None:
+                jsonl.append(self.path / FAILURES, [{"editor": editor, "task": task, "case": case, "solved": True}])
 
     def arrange(self, editor: str, order: Iterable[Key]) -> None:
         """Put an editor's records in the given order, atomically, where a case that was tried again came late."""

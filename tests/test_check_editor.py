@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kedit.backbone import HFBackbone
 from kedit.editor import ContextEditor, Editor, WeightEditor
-from kedit.errors import ContractError, KeditError
+from kedit.errors import ContractError, KeditError, UnknownNameError
 from kedit.methods import EDITORS, editor
 from kedit.testing import check_editor, toy_backbone, toy_cases
 from kedit.types import Answer, Case, Knowledge, Request
@@ -467,3 +467,23 @@ def test_without_embedded_weights_the_toy_backbone_says_where_it_looked(monkeypa
     monkeypatch.setattr(catalogue, "available", lambda name: False)
     with pytest.raises(KeditError, match="weights at .*pass a small one"):
         toy_backbone()
+
+
+def test_a_file_that_is_not_python_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("a = 1\ndef (\n")
+    with pytest.raises(UnknownNameError, match=r"bad\.py, line 2 is not valid Python"):
+        editor(f"{tmp_path}/bad.py:Mine")
+
+
+def test_an_editor_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import kedit\n"
+        "class Open(kedit.WeightEditor): pass\n"
+        "class Needs(kedit.ContextEditor):\n"
+        "    def __init__(self, x): self.x = x\n"
+        "    def rewrite(self, request): return request\n"
+    )
+    with pytest.raises(ContractError, match="Open does not implement deltas"):
+        editor(f"{tmp_path}/mine.py:Open")
+    with pytest.raises(ContractError, match="Needs cannot be made .*'x'.*keyword-only"):
+        editor(f"{tmp_path}/mine.py:Needs")

@@ -334,6 +334,26 @@ def test_a_missing_image_fails_its_case_and_no_other_and_is_tried_again(tmp_path
     assert [r.case for r in again.records("noise")] == [f"s{n}" for n in range(4) for _ in range(4)]
 
 
+def test_a_failure_is_made_good_although_the_run_that_did_it_was_killed_before_it_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "image.png"
+    benchmark = FakeBenchmark(2, images={1: ImageRef(path=str(file))})
+    assert len(evaluate(DoNothing(), FakeBackbone(), benchmark, tasks="single", out=tmp_path / "run").failures) == 1
+    file.write_bytes(b"here now")
+    benchmark = FakeBenchmark(2, images={1: ImageRef(path=str(file))})
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kedit.store.RunStore.succeed", killed)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(DoNothing(), FakeBackbone(), benchmark, tasks="single", out=tmp_path / "run")
+    assert len(Run.load(tmp_path / "run").failures) == 1
+    assert evaluate(DoNothing(), FakeBackbone(), benchmark, tasks="single", out=tmp_path / "run").failures == []
+
+
 def failing(kind: type[Editor], method: str, error: BaseException) -> Editor:
     """An editor whose method fails in case 1 alone."""
 

@@ -68,3 +68,12 @@ def test_nouns_cannot_be_changed() -> None:
 def test_a_record_is_identified_by_task_case_state_and_probe() -> None:
     record = Record("single", "c1", 3, "locality", 2, 5, "en", "out", "ref", True, 1, 0.5)
     assert record.key == ("single", "c1", 5, 3)
+
+
+def test_a_message_about_an_unknown_name_suggests_the_nearest_and_does_not_list_thousands() -> None:
+    from kedit.errors import unknown_name
+
+    message = str(unknown_name("parameter", "layer.7.weigth", [f"layer.{n}.weight" for n in range(1_000)]))
+    assert "'layer.7.weight'" in message
+    assert "and 940 more" in message
+    assert len(message) < 2_000
