@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-
 _SHOWN = 60
 """Names that a message lists; a large model has thousands of parameters."""
 
