@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +171,7 @@ def _known_tasks(tasks: Sequence[str] | None, benchmark: Any) -> None:
 
 def _editors(names: Sequence[str], settings: Sequence[str], backbone: str) -> dict[str, Editor]:
     """Editors by display name with their parameters, what an embedded backbone asks for, and the do-nothing editor first."""
-    from kedit.methods import nothing
+    from kedit.methods import editor, nothing
     from kedit.zoo.catalogue import editor_params
 
     given = {name: _params(name, settings) for name in names}
@@ -180,7 +180,7 @@ def _editors(names: Sequence[str], settings: Sequence[str], backbone: str) -> di
             raise click.BadParameter(
                 f"{setting!r}: expected EDITOR.PARAM=VALUE with an editor of --editors ({', '.join(names)})", param_hint="--set"
             )
-    made = [_made(name, {**editor_params(backbone, name.partition(":")[0]), **params}, params) for name, params in given.items()]
+    made = [editor(name, editor_params(backbone, name.partition(":")[0]), **params) for name, params in given.items()]
     if not any(e.does_nothing for e in made):
         made.insert(0, nothing())
     seen = Counter[str]()
@@ -189,14 +189,6 @@ def _editors(names: Sequence[str], settings: Sequence[str], backbone: str) -> di
         seen[one.name] += 1  # two of one class are told apart by a number
         found[one.name if seen[one.name] == 1 else f"{one.name}-{seen[one.name]}"] = one
     return found
-
-
-def _made(spec: str, params: Mapping[str, Any], asked: Mapping[str, Any]) -> Editor:
-    """An editor; what is written in the spec goes before what the backbone suggests, --set before both."""
-    from kedit.methods import editor
-
-    spoken = re.findall(r"[:,]\s*(\w+)\s*=", spec)
-    return editor(spec, **{key: value for key, value in params.items() if key in asked or key not in spoken})
 
 
 def _params(name: str, settings: Sequence[str]) -> dict[str, Any]:
@@ -400,7 +392,7 @@ def check(spec: str, backbone: str) -> None:
     from kedit.testing import check_editor
     from kedit.zoo.catalogue import editor_params
 
-    click.echo(str(check_editor(editor(spec, **editor_params(backbone, spec)), load_backbone(backbone))))
+    click.echo(str(check_editor(editor(spec, editor_params(backbone, spec.partition(":")[0])), load_backbone(backbone))))
 
 
 @main.command()

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -144,8 +143,3 @@ def bucketed(rows: list[Encoded], budget: int) -> list[list[Encoded]]:
             batches.append([])
         batches[-1].append(row)
     return batches
-
-
-def seeded(*parts: object) -> np.random.Generator:
-    """A NumPy generator from any printable parts, the same on every machine."""
-    return np.random.default_rng(random.Random("|".join(map(str, parts))).getrandbits(64))
