@@ -78,6 +78,15 @@ def load_tensors(path: str | Path) -> dict[str, Tensor]:
     return tensors
 
 
+def folder_digest(folder: Path) -> str:
+    """SHA-256 over names and contents of all files below a folder, the first 16 hex digits."""
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(f"{file.relative_to(folder).as_posix()}\0".encode("utf-8", "surrogateescape"))
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
 def save_knowledge(folder: str | Path, knowledge: Iterable[Knowledge]) -> None:
     """Write inserted knowledge to ``folder/edits.jsonl``, one object per line, its images to ``folder/images/<digest>.<ext>``.
 

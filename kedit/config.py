@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import platform
 import re
@@ -100,7 +101,18 @@ def _shown(value: Any) -> str:
 def _editor(editor: Editor) -> dict[str, Any]:
     cls = type(editor)
     params = {k: "(not stored)" if _SECRET.search(k) and v else v for k, v in editor.get_params().items()}
-    return {"class": f"{cls.__module__}.{cls.__qualname__}", "params": params, "does_nothing": editor.does_nothing}
+    row = {"class": f"{cls.__module__}.{cls.__qualname__}", "params": params, "does_nothing": editor.does_nothing}
+    return {**row, **({"learned": editor.learned} if editor.needs_fit else {}), **_source(cls)}
+
+
+def _source(cls: type) -> dict[str, str]:
+    """A hash of the class's code where it is a user's own (a notebook's, or from a file), which has no version."""
+    if cls.__module__ != "__main__" and not cls.__module__.startswith("kedit_file_"):
+        return {}
+    try:
+        return {"source": hashlib.sha256(inspect.getsource(cls).encode("utf-8", "surrogatepass")).hexdigest()[:16]}
+    except (OSError, TypeError):  # typed at a prompt: the code is kept nowhere
+        return {}
 
 
 def _task(task: Task, cases: Sequence[Case]) -> dict[str, Any]:

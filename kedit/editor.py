@@ -9,12 +9,12 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from kedit.artefacts import load_knowledge, load_tensors, read_json, save_knowledge, save_tensors, write_json
-from kedit.errors import DataError, NotAttachedError, NotFittedError, NotRemovableError
+from kedit.artefacts import folder_digest, load_knowledge, load_tensors, read_json, save_knowledge, save_tensors, write_json
+from kedit.errors import ContractError, DataError, NotAttachedError, NotFittedError, NotRemovableError
 from kedit.trunk import Snapshot, tensor_digest
 from kedit.types import Answer, Case, Knowledge, Request
 
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from kedit.backbone import Backbone
+
+Progress = Callable[[int, int, Mapping[str, float]], None]
+"""Called in a training after every step: steps done, steps in all, logged values."""
+
+
+TRAIN_SPLIT = "train split"
+"""``Editor.learned`` of an editor that a run fits on the benchmark's train split."""
 
 
 class Editor(ABC):
@@ -38,6 +45,7 @@ class Editor(ABC):
 
     backbone_: Backbone
     edits_: dict[str, Knowledge]
+    learned_: str
 
     @property
     def name(self) -> str:
@@ -73,9 +81,34 @@ class Editor(ABC):
         """Whether the editor can insert: it does not learn, or ``fit`` or ``load`` was called (which set ``fitted_``)."""
         return not self.needs_fit or getattr(self, "fitted_", False)
 
-    def fit(self, cases: Sequence[Case]) -> Self:
-        """Learn from training cases and return self; the backbone stays unchanged. Does nothing for editors that do not learn."""
+    @property
+    def deferrable(self) -> bool:
+        """Whether the runner may put off this editor's questions and ask those of many cases together.
+
+        True where ``generate`` does no more than what ``rewrite_all``, or ``route`` and ``replace``, say. An editor that
+        overrides ``generate`` with a faster way to the same answers sets ``deferrable = True`` itself.
+        """
+        return False
+
+    def fit(
+        self,
+        cases: Sequence[Case],
+        *,
+        val: Sequence[Case] | None = None,
+        out: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Learn from training cases and return self; the backbone stays unchanged. Does nothing for editors that do not learn.
+
+        ``val`` are cases that are not learned from: the best state by what is generated for them is kept, and thresholds are
+        calibrated on them. ``out`` is a folder for checkpoints and logs; a training that it holds is resumed. An editor of
+        your own may leave out what it does not use: ``def fit(self, cases)`` is enough.
+        """
         return self
+
+    def notes(self) -> Mapping[str, str | int | float]:
+        """Hook: what a reader of results should know of the work since ``attach``, such as a share of truncated texts."""
+        return {}
 
     def insert(self, knowledge: Knowledge) -> str:
         """Insert one more item on top of those before it and return its edit id; on an error nothing has changed."""
@@ -124,7 +157,17 @@ class Editor(ABC):
     def load(self, path: str | Path) -> Self:
         """Read what ``save`` wrote and return self; raises DataError for another editor's artefact."""
         self._own_artefact(Path(path) / "editor.json")
+        self.learned_ = f"artefact {folder_digest(Path(path))}"
         return self
+
+    @property
+    def learned(self) -> str:
+        """Where the learned state comes from, as a run's identity holds it.
+
+        ``artefact <digest>`` of the folder that was loaded; "train split" where a run itself fits the editor; "by hand"
+        where it was fitted before, on what a run cannot know.
+        """
+        return getattr(self, "learned_", None) or ("by hand" if self.fitted else TRAIN_SPLIT)
 
     def save_edits(self, path: str | Path) -> None:
         """Write what was inserted to a folder: ``edits.jsonl``, ``images/`` and ``editor.json``."""
@@ -241,12 +284,20 @@ class ContextEditor(Editor):
     def rewrite(self, request: Request) -> Request:
         """The request as the unedited model is to see it."""
 
+    def rewrite_all(self, requests: Sequence[Request]) -> list[Request]:
+        """``rewrite`` of several; an editor that looks at requests in batches overrides this."""
+        return [self.rewrite(request) for request in requests]
+
+    @property
+    def deferrable(self) -> bool:
+        return type(self).generate is ContextEditor.generate
+
     def unapply(self, edit_id: str) -> None:
         """Nothing to undo: ``rewrite`` reads ``edits_``."""
 
     def generate(self, requests: Sequence[Request]) -> list[Answer]:
         self._require_attached()
-        return self.backbone_.generate([self.rewrite(request) for request in requests])
+        return self.backbone_.generate(self.rewrite_all(requests))
 
 
 class ReplacementEditor(Editor):
@@ -258,7 +309,11 @@ class ReplacementEditor(Editor):
 
     @abstractmethod
     def replace(self, requests: Sequence[Request], knowledge: Sequence[Knowledge]) -> list[Answer]:
-        """The replacement's answers, given the knowledge routed to each request."""
+        """The replacement's answers, given the knowledge routed to each request; what is inserted now makes no difference."""
+
+    @property
+    def deferrable(self) -> bool:
+        return type(self).generate is ReplacementEditor.generate
 
     def unapply(self, edit_id: str) -> None:
         """Nothing to undo where ``route`` reads ``edits_``; a router with an index of its own overrides this."""
@@ -268,7 +323,10 @@ class ReplacementEditor(Editor):
         routed = self.route(requests)
         base = iter(self.backbone_.generate([r for r, k in zip(requests, routed, strict=True) if k is None]))
         found = [(r, k) for r, k in zip(requests, routed, strict=True) if k is not None]
-        hits = iter(self.replace([r for r, _ in found], [k for _, k in found]))
+        answers = self.replace([r for r, _ in found], [k for _, k in found]) if found else []
+        if len(answers) != len(found):
+            raise ContractError(f"{type(self).__name__}.replace() gave {len(answers)} answers to {len(found)} requests")
+        hits = iter(answers)
         return [next(base) if k is None else next(hits) for k in routed]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -19,14 +19,16 @@ from kedit.backbone import Backbone
 from kedit.benchmark import Benchmark, Task
 from kedit.casebook import Casebook
 from kedit.config import run_config
-from kedit.editor import ContextEditor, Editor
+from kedit.editor import TRAIN_SPLIT, ContextEditor, Editor, ReplacementEditor
 from kedit.errors import ContractError, StoreError, unknown_name
 from kedit.flags import flags_of
 from kedit.protocols import Ask, Insert
 from kedit.run import Run
 from kedit.store import Key, RunStore
 from kedit.timing import Timings, timing
-from kedit.types import Answer, Case, Record, Request
+from kedit.types import Answer, Case, Knowledge, Record, Request
+
+T = TypeVar("T")
 
 _BLOCK = 32
 """Cases whose base answers, and whose rewritten requests, are asked together."""
@@ -81,11 +83,18 @@ def evaluate(
 
 @dataclass
 class _Question:
-    """One probe to ask at one state: answered (directly) or a request of the unedited backbone (context editors)."""
+    """One probe to ask at one state: answered, or what is to be asked later of the unedited backbone or of a replacement."""
 
     after: int
     probe: int
-    found: Asked | Request
+    found: Asked | Request | _Hit
+
+
+class _Hit(NamedTuple):
+    """A request that a replacement answers, given the knowledge that concerns it."""
+
+    request: Request
+    knowledge: Knowledge
 
 
 @dataclass
@@ -124,6 +133,7 @@ class _EditorRun:
             self._prepare()
             for name, attempts in todo.items():
                 self._task(name, attempts)
+            self.store.note(self.name, self.editor.notes())
             if self.backbone.fingerprint() != self.store.config["identity"]["backbone"]["fingerprint"]:
                 raise ContractError(f"{self.name}: the weights after reset() differ from those before the first insert")
         # Also where all is there: the run before may have been killed just before it did this.
@@ -134,8 +144,8 @@ class _EditorRun:
 
     @cached_property
     def deferred(self) -> bool:
-        """The editor only rewrites requests, so that the unedited backbone can answer them later, many at once."""
-        return not self.plain and isinstance(self.editor, ContextEditor) and type(self.editor).generate is ContextEditor.generate
+        """The editor only rewrites or routes requests, so that they can be answered later, many at once."""
+        return not self.plain and self.editor.deferrable
 
     def _prepare(self) -> None:
         if getattr(self.editor, "backbone_", None) is self.backbone:
@@ -145,6 +155,7 @@ class _EditorRun:
         if not self.editor.fitted:
             _seed(self.seed, self.name, "fit")
             self.editor.fit(self.benchmark.train())
+            self.editor.learned_ = TRAIN_SPLIT
         self._sealed("fit() or attach()")
 
     def _task(self, task: str, attempts: Sequence[_Attempt]) -> None:
@@ -212,20 +223,33 @@ class _EditorRun:
         probes = [p for p in dict.fromkeys(event.probes) if (event.after, p) in attempt.missing]
         attempt.missing -= {(event.after, p) for p in probes}  # a protocol that asks the same twice has one record
         requests = [attempt.case.probes[p].request for p in probes]
-        found: Sequence[Asked | Request]
-        if self.deferred and isinstance(self.editor, ContextEditor):
-            found = [self._rewritten(self.editor, request) for request in requests]
+        found: Sequence[Asked | Request | _Hit]
+        if self.deferred:
+            found = self._postponed(requests)
         elif self.plain:
             found = [asked for request in requests for asked in self._generate([request])]
         else:
             found = self._generate(requests)
         attempt.questions += [_Question(event.after, p, f) for p, f in zip(probes, found, strict=True)]
 
-    def _rewritten(self, editor: ContextEditor, request: Request) -> Request:
-        found: object = editor.rewrite(request)
-        if not isinstance(found, Request):
-            raise ContractError(f"{self.name}: rewrite() gave a {type(found).__name__}; give a Request")
-        return found
+    def _postponed(self, requests: Sequence[Request]) -> Sequence[Request | _Hit]:
+        """What is to be asked for each request, by what is inserted now."""
+        if isinstance(self.editor, ContextEditor):
+            rewritten: list[Request] = self._checked(self.editor.rewrite_all(requests), requests, "rewrite", Request)
+            return rewritten
+        if isinstance(self.editor, ReplacementEditor):
+            routed: list[Knowledge | None] = self._checked(self.editor.route(requests), requests, "route", Knowledge | None)
+            return [r if k is None else _Hit(r, k) for r, k in zip(requests, routed, strict=True)]
+        raise ContractError(f"{self.name}: deferrable is True for an editor that neither rewrites nor routes; leave it False")
+
+    def _checked(self, found: Sequence[T], requests: Sequence[Request], what: str, kind: Any) -> list[T]:
+        if len(found) != len(requests):
+            raise ContractError(f"{self.name}: {what} gave {len(found)} results for {len(requests)} requests")
+        for one in found:
+            if not isinstance(one, kind):
+                wanted = getattr(kind, "__name__", str(kind))
+                raise ContractError(f"{self.name}: {what}() gave a {type(one).__name__}; give a {wanted}")
+        return list(found)
 
     def _generate(self, requests: Sequence[Request]) -> list[Asked]:
         if not requests:
@@ -245,10 +269,30 @@ class _EditorRun:
 
     def _ask_deferred(self, attempts: Sequence[_Attempt]) -> None:
         open_ = [(a, q) for a in attempts if a.error is None for q in a.questions]
-        found = self.answers.try_ask([q.found for _, q in open_ if isinstance(q.found, Request)])
-        for (attempt, question), asked in zip(open_, found, strict=True):
-            question.found = asked
-            attempt.error = attempt.error or asked.error
+        base = iter(self.answers.try_ask([q.found for _, q in open_ if isinstance(q.found, Request)]))
+        hits = iter(self._ask_replacement([q.found for _, q in open_ if isinstance(q.found, _Hit)]))
+        for attempt, question in open_:
+            question.found = next(base if isinstance(question.found, Request) else hits)
+            attempt.error = attempt.error or question.found.error
+            attempt.stage = "generate"
+
+    def _ask_replacement(self, hits: Sequence[_Hit]) -> list[Asked]:
+        """The replacement's answers to all of them in one call; where that fails, one by one."""
+        if not hits or not isinstance(self.editor, ReplacementEditor):
+            return []
+        _seed(self.seed, self.name, "replace")
+        try:
+            with timing("ask", self.backbone.device) as lap:
+                answers = self.editor.replace([hit.request for hit in hits], [hit.knowledge for hit in hits])
+        except Exception as error:
+            if fatal(error):
+                raise
+            if len(hits) == 1:
+                return [Asked(None, error=error)]
+            return [asked for hit in hits for asked in self._ask_replacement([hit])]
+        if len(answers) != len(hits):
+            raise ContractError(f"{self.name}: replace() gave {len(answers)} answers to {len(hits)} requests")
+        return [Asked(self._answer(answer), lap.seconds / len(hits)) for answer in answers]
 
     def _finish(self, task: str, attempt: _Attempt) -> None:
         case = attempt.case

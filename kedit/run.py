@@ -10,7 +10,7 @@ from kedit import jsonl
 from kedit.artefacts import read_json
 from kedit.benchmark import Dimension
 from kedit.errors import StoreError, unknown_name
-from kedit.store import CONFIG, TIMING, read_failures, read_records, records_file
+from kedit.store import CONFIG, TIMING, read_failures, read_notes, read_records, records_file
 from kedit.types import Record
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ class Run:
     def timings(self) -> list[dict[str, Any]]:
         """Per finished case: editor, task, case and lists of seconds: ``insert`` (one per insert) and ``ask``."""
         return list(jsonl.read(self.path / TIMING))
+
+    @property
+    def notes(self) -> dict[str, dict[str, Any]]:
+        """By editor: what it says of its work, such as the share of texts that its encoder cut."""
+        return read_notes(self.path)
 
     def dimensions(self, task: str) -> tuple[Dimension, ...]:
         """The dimensions of a task."""

@@ -22,6 +22,7 @@ from kedit.types import Record
 CONFIG = "run.json"
 FAILURES = "failures.jsonl"
 TIMING = "timing.jsonl"
+NOTES = "notes.json"
 RECORDS = "records"
 Key = tuple[str, str, int, int]
 _FIELDS = {f.name for f in fields(Record)}
@@ -121,6 +122,12 @@ class RunStore:
         jsonl.append(self.path / TIMING, [{"editor": editor, "task": task, "case": case, **seconds}])
         self.settle(editor, task, [case])
 
+    def note(self, editor: str, notes: Mapping[str, Any]) -> None:
+        """Keep what an editor says of its work, in place of what it said before; nothing where it says nothing."""
+        if notes:
+            with _disk(self.path):
+                write_json(self.path / NOTES, {**read_notes(self.path), editor: dict(notes)})
+
     def settle(self, editor: str, task: str, cases: Iterable[str]) -> None:
         """Note that earlier failures of cases that now have all their records are made good."""
         for case in cases:
@@ -168,6 +175,12 @@ def _record(row: Mapping[str, Any], file: Path, number: int) -> Record:
 
 def _fill(path: Path, data: bytes) -> None:
     path.write_bytes(data)
+
+
+def read_notes(folder: Path) -> dict[str, dict[str, Any]]:
+    """By editor: what it said of its work."""
+    found: dict[str, dict[str, Any]] = read_json(folder / NOTES) if (folder / NOTES).exists() else {}
+    return found
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from fakes import AddNoise, DoNothing, FakeBackbone, FakeBenchmark, Lookup, Prep
 from torch import Tensor
 
 from kedit import jsonl
+from kedit.artefacts import read_json, write_json
 from kedit.editor import ContextEditor, Editor
 from kedit.errors import ContractError, RequestError, StoreError, UnknownNameError
 from kedit.evaluate import evaluate
@@ -190,6 +191,67 @@ def test_a_context_editor_with_its_own_generate_is_asked_itself() -> None:
     assert all(r.output == r.output.upper() for r in evaluate(Shouts(), FakeBackbone(), FakeBenchmark(1)).records())
 
 
+class Counted(Lookup):
+    """Counts calls of the replacement; fails on one question."""
+
+    def __init__(self, *, fails: str = "") -> None:
+        self.fails = fails
+
+    def build(self) -> None:
+        self.sizes_: list[int] = []
+
+    def replace(self, requests: Sequence[Request], knowledge: Sequence[Knowledge]) -> list[Answer]:
+        self.sizes_.append(len(requests))
+        if self.fails and any(self.fails in r.question for r in requests):
+            raise RuntimeError("cannot")
+        return super().replace(requests, knowledge)
+
+    def notes(self) -> Mapping[str, float]:
+        return {"replaced": sum(self.sizes_)}
+
+
+def test_requests_that_a_replacement_does_not_answer_have_the_cached_base_answer(tmp_path: Path) -> None:
+    evaluate(DoNothing(), FakeBackbone(), FakeBenchmark(3), cache_dir=tmp_path / "c")
+    backbone, editor = FakeBackbone(), Counted()
+    run = evaluate(editor, backbone, FakeBenchmark(3), tasks="single", cache_dir=tmp_path / "c")
+    assert backbone.calls == []
+    assert editor.sizes_ == [3], "the hits of all cases are answered together"
+    plain = evaluate(Counted(), FakeBackbone(), FakeBenchmark(3), tasks="single", plain=True)
+    assert timeless(run.records()) == timeless(plain.records())
+
+
+def test_a_replacement_that_fails_on_one_request_loses_that_case_only() -> None:
+    run = evaluate({"x": Counted(fails="1 zh?")}, FakeBackbone(), FakeBenchmark(3), tasks="single")
+    assert [(f["case"], f["stage"], f["error"]) for f in run.failures] == [("s1", "generate", "RuntimeError: cannot")]
+    assert {r.case for r in run.records()} == {"s0", "s2"}
+
+
+def test_what_an_editor_notes_of_its_work_is_kept_with_the_run(tmp_path: Path) -> None:
+    run = evaluate({"x": Counted(), "y": Lookup()}, FakeBackbone(), FakeBenchmark(3), tasks="single", out=tmp_path)
+    assert run.notes == {"x": {"replaced": 3}}
+    evaluate({"x": Counted(), "y": Lookup()}, FakeBackbone(), FakeBenchmark(3), tasks="single", out=tmp_path)
+    assert Run.load(tmp_path).notes == {"x": {"replaced": 3}}, "a run with nothing left to do keeps what was noted"
+
+
+def test_a_run_says_where_what_an_editor_learned_comes_from(tmp_path: Path) -> None:
+    def learned(editor: Editor, name: str) -> str:
+        run = evaluate({"x": editor}, FakeBackbone(), FakeBenchmark(1), tasks="single", out=tmp_path / name)
+        found: str = run.config["identity"]["editors"]["x"]["learned"]
+        return found
+
+    editor = Saves()
+    assert learned(editor, "run") == "train split"
+    assert learned(editor, "run") == "train split", "the same editor, fitted by the run before, resumes it"
+    assert learned(Saves(), "run") == "train split"
+    editor.save(tmp_path / "artefact")
+    by_hand = Saves().fit(FakeBenchmark(2).train())
+    assert learned(by_hand, "hand") == "by hand"
+    loaded = Saves().attach(FakeBackbone()).load(tmp_path / "artefact")
+    assert learned(loaded, "loaded").startswith("artefact ")
+    with pytest.raises(StoreError, match="learned"):
+        learned(Saves(), "loaded")
+
+
 # -- a case stands alone -------------------------------------------------------------------------------------------------
 
 
@@ -245,15 +307,16 @@ def test_a_finished_run_is_a_no_op_that_generates_and_fits_nothing(tmp_path: Pat
     assert {p: p.read_bytes() for p in (tmp_path / "run").rglob("*.json*")} == before
 
 
-def test_a_half_stored_case_asks_only_what_is_missing(tmp_path: Path) -> None:
-    first = evaluate({"x": Lookup()}, FakeBackbone(), FakeBenchmark(2), out=tmp_path / "run")
+@pytest.mark.parametrize(("kind", "asked"), [(AddNoise, ["other 1 en?", "far 1 en?"]), (Lookup, [])])
+def test_a_half_stored_case_asks_only_what_is_missing(tmp_path: Path, kind: type[Editor], asked: list[str]) -> None:
+    first = evaluate({"x": kind()}, FakeBackbone(), FakeBenchmark(2), out=tmp_path / "run")
     file = records_file(tmp_path / "run", "x")
     whole = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(whole[:-2]))
     backbone = FakeBackbone()
-    again = evaluate({"x": Lookup()}, backbone, FakeBenchmark(2), out=tmp_path / "run")
+    again = evaluate({"x": kind()}, backbone, FakeBenchmark(2), out=tmp_path / "run")
     assert lines(again) == lines(first)
-    assert [r.question for call in backbone.calls for r in call] == ["other 1 en?", "far 1 en?"]
+    assert [r.question for call in backbone.calls for r in call] == asked  # unrouted requests have the cached base answer
 
 
 def test_records_left_out_of_place_by_a_kill_are_put_in_place_by_the_next_run(tmp_path: Path) -> None:
@@ -396,14 +459,14 @@ def test_an_insert_that_fails_in_the_middle_of_a_chain_leaves_nothing_behind(tmp
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("no"), torch.OutOfMemoryError("no"), StoreError("no")])
-@pytest.mark.parametrize("kind", [AddNoise, Lookup])
+@pytest.mark.parametrize(("kind", "method"), [(AddNoise, "generate"), (Lookup, "route")])
 def test_what_concerns_the_whole_run_passes_through_and_leaves_the_weights_clean(
-    kind: type[Editor], error: BaseException
+    kind: type[Editor], method: str, error: BaseException
 ) -> None:
     backbone = FakeBackbone()
     before = backbone.fingerprint()
     with pytest.raises(type(error)):
-        evaluate(failing(kind, "generate", error), backbone, FakeBenchmark(3))
+        evaluate(failing(kind, method, error), backbone, FakeBenchmark(3))
     assert backbone.fingerprint() == before
     assert "generate" not in vars(backbone)
 
@@ -465,6 +528,17 @@ class Fits(Prepend):
 
     def rewrite(self, request: Request) -> Request:
         return replace(super().rewrite(request), system=self.pool_[0])
+
+
+class Saves(Fits):
+    def save(self, path: str | Path) -> None:
+        super().save(path)
+        write_json(Path(path) / "pool.json", self.pool_)
+
+    def load(self, path: str | Path) -> Saves:
+        super().load(path)
+        self.pool_, self.fitted_ = read_json(Path(path) / "pool.json"), True
+        return self
 
 
 class TrainsTheBackbone(Fits):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kedit.answers import ask_together
 from kedit.artefacts import load_knowledge, load_tensors, read_json, save_knowledge, save_tensors, write_json
-from kedit.editor import ContextEditor
+from kedit.editor import ContextEditor, Progress
 from kedit.encoders import MINILM, TextEncoder, text_encoder, unit
 from kedit.errors import DataError
 from kedit.types import Case, ImageRef, Knowledge, Request
@@ -95,8 +95,15 @@ class IKE(ContextEditor):
     def fitted(self) -> bool:
         return self.demos == 0 or super().fitted
 
-    def fit(self, cases: Sequence[Case]) -> Self:
-        """Collect and encode the facts of training cases; ``pool_`` may be smaller than ``demos``, or empty."""
+    def fit(
+        self,
+        cases: Sequence[Case],
+        *,
+        val: Sequence[Case] | None = None,
+        out: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Collect and encode the facts of training cases, nothing else; ``pool_`` may be smaller than ``demos``, or empty."""
         used = islice(cases, self.pool)
         examples = tuple(dict.fromkeys(example for case in used for example in _examples(case)))
         self.pool_ = Pool(examples, self._encode([example.fact for example in examples]))

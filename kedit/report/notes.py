@@ -116,7 +116,19 @@ def _editors(results: Results) -> Iterator[Note]:
         row = declared[name]
         params = ", ".join(f"{key}={value!r}" for key, value in row["params"].items())
         does = "does nothing: the unedited model" if name == results.base else params or "no parameters"
-        yield Note(f"{name}: {row['class'].rpartition('.')[2]}, {does}.")
+        yield Note(f"{name}: {row['class'].rpartition('.')[2]}, {does}.{_learned(row)}")
+        told = results.run.notes.get(name, {})
+        if told:
+            yield Note(f"{name}: {'; '.join(f'{key} {_number(value)}' for key, value in told.items())}.")
+
+
+def _learned(row: Mapping[str, Any]) -> str:
+    learned = row.get("learned")
+    return f" Fitted: {learned}." if learned else ""
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _warnings(results: Results, task: str, order: str | None, rows: Sequence[Scores]) -> Iterator[Note]:

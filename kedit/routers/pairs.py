@@ -1,0 +1,59 @@
+"""What routers learn from: inserted knowledge, the requests that it concerns, and those that it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kedit.types import Case, Knowledge, Request
+
+INSERTED, GENERALITY = "inserted", "generality"
+CROSS_LANGUAGE, CROSS_SCENARIO, OTHER_MEMBER = "cross-language", "cross-scenario", "other member"
+POSITIVE = (INSERTED, GENERALITY)
+RELATIONS = (INSERTED, GENERALITY, CROSS_LANGUAGE, CROSS_SCENARIO, OTHER_MEMBER)
+"""How a request is related to an entry: its own question; another that the entry answers; the rest it must leave alone:
+in another language, in the same language, or the question of another entry of the same chain."""
+
+
+class Related(NamedTuple):
+    """A request and how it is related to an entry."""
+
+    request: Request
+    relation: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One item of knowledge with the requests that should find it (``positives``) and those that should not (``negatives``)."""
+
+    knowledge: Knowledge
+    positives: tuple[Related, ...]
+    negatives: tuple[Related, ...]
+    case: str = ""
+
+
+def entries(cases: Sequence[Case]) -> list[Entry]:
+    """One entry per item of every chain, in order.
+
+    Positives are the item's own request and the requests of its step's probes that have an answer of their own; negatives
+    are those of its step's probes without one (the unedited backbone's answer is wanted), and the other items' requests.
+    """
+    return [_entry(case, step) for case in cases for step in range(1, len(case.chain) + 1)]
+
+
+def _entry(case: Case, step: int) -> Entry:
+    knowledge = case.chain[step - 1]
+    own = knowledge.request
+    probes = [probe for probe in case.probes if probe.step == step]
+    general = dict.fromkeys(p.request for p in probes if p.reference is not None and p.request != own)
+    kept = dict.fromkeys(p.request for p in probes if p.reference is None and p.request != own)
+    others = dict.fromkeys(item.request for item in case.chain if item.request != own)
+    negatives = {request: CROSS_SCENARIO if request.language == own.language else CROSS_LANGUAGE for request in kept}
+    negatives |= dict.fromkeys(others, OTHER_MEMBER)
+    return Entry(
+        knowledge,
+        (Related(own, INSERTED), *(Related(request, GENERALITY) for request in general)),
+        tuple(Related(request, relation) for request, relation in negatives.items()),
+        case.id,
+    )
