@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 EDITS = "edits.jsonl"
+NOT_LEARNED = ("training", "train.json")
+"""What a training leaves beside an artefact: checkpoints and logs, and where it came from."""
 IMAGES = "images"
 _MAGIC = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpg"), (b"GIF8", "gif"), (b"RIFF", "webp"), (b"BM", "bmp"))
 
@@ -79,32 +81,34 @@ def load_tensors(path: str | Path) -> dict[str, Tensor]:
 
 
 def folder_digest(folder: Path) -> str:
-    """SHA-256 over names and contents of all files below a folder, the first 16 hex digits."""
+    """SHA-256 over names and contents of what an editor learned, the first 16 hex digits; its training's logs do not count."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        if file.relative_to(folder).parts[0] in NOT_LEARNED:
+            continue
         digest.update(f"{file.relative_to(folder).as_posix()}\0".encode("utf-8", "surrogateescape"))
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:16]
 
 
-def save_knowledge(folder: str | Path, knowledge: Iterable[Knowledge]) -> None:
-    """Write inserted knowledge to ``folder/edits.jsonl``, one object per line, its images to ``folder/images/<digest>.<ext>``.
+def save_knowledge(folder: str | Path, knowledge: Iterable[Knowledge], *, name: str = EDITS) -> None:
+    """Write inserted knowledge to ``folder/<name>``, one object per line, its images to ``folder/images/<digest>.<ext>``.
 
-    Raises ImageError when an image cannot be read; ``edits.jsonl`` is then as it was before.
+    Raises ImageError when an image cannot be read; ``folder/<name>`` is then as it was before.
     """
     root = Path(folder)
     lines = [_dumps(_knowledge_to_json(item, root)) + "\n" for item in knowledge]
     data = "".join(lines).encode()
-    replace_file(root / EDITS, lambda file: _write_bytes(file, data))
+    replace_file(root / name, lambda file: _write_bytes(file, data))
 
 
-def load_knowledge(folder: str | Path) -> list[Knowledge]:
+def load_knowledge(folder: str | Path, *, name: str = EDITS) -> list[Knowledge]:
     """What ``save_knowledge`` wrote, equal in every field; images come back as paths into the folder.
 
     Raises DataError (file and line) for a malformed line, an image outside the folder, or one whose content has changed.
     """
     root = Path(folder)
-    file = root / EDITS
+    file = root / name
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

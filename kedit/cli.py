@@ -3,55 +3,47 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kedit import __version__
-from kedit.errors import KeditError, unknown_name
+from kedit.commands.fitted import folders, shipped, stored_params
+from kedit.commands.fitted import load as load_fitted
+from kedit.commands.shared import (
+    bars,
+    benchmark_options,
+    clear_errors,
+    known_settings,
+    loading_options,
+    mapping_option,
+    params,
+)
+from kedit.commands.zoo import zoo
+from kedit.errors import unknown_name
 
 if TYPE_CHECKING:
     from kedit.editor import Editor
     from kedit.evaluate import Progress
 
 
-def _clear_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """kedit's own errors are messages for the user, not tracebacks; exit status 1."""
-
-    @functools.wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except KeditError as error:
-            raise click.ClickException(str(error)) from error
-
-    return wrapped
-
-
-def _renamed(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    pairs = [item.partition("=") for item in value]
-    for item, (name, equals, theirs) in zip(value, pairs, strict=True):
-        if not (name and equals and theirs):
-            raise click.BadParameter(f"{item!r}: expected NAME=THEIRS, such as question=their_name")
-    return {name: theirs for name, _, theirs in pairs}
-
-
-_mapping = click.option(
-    "--mapping",
-    multiple=True,
-    metavar="NAME=THEIRS",
-    callback=_renamed,
-    help="What the benchmark's file calls a field, such as question=their_name; may be repeated.",
+backbone_option = click.option(
+    "--backbone", default="tiny-internvl", show_default=True, help="Embedded name, hub id or local folder."
 )
-
-
-def _options(mapping: dict[str, str]) -> dict[str, Any]:
-    return {"mapping": mapping} if mapping else {}
+benchmark_option = click.option(
+    "--benchmark", default="kibench-open", show_default=True, help="Name, NAME:FOLDER, module:Class or file.py:Class."
+)
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="EDITOR.PARAM=VALUE",
+    help="A parameter of one editor, such as ike.demos=4; may be repeated.",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -72,9 +64,9 @@ def _split(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
 
 
 @main.command()
-@click.option("--backbone", default="tiny-internvl", show_default=True, help="Embedded name, hub id or local folder.")
-@click.option("--benchmark", default="kibench-open", show_default=True, help="Name, NAME:FOLDER, module:Class or file.py:Class.")
-@_mapping
+@backbone_option
+@benchmark_option
+@mapping_option
 @click.option(
     "--editors",
     default="base,finetune,lora,ike",
@@ -90,12 +82,12 @@ def _split(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Raw cases per task; all if left out.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the run; an unfinished one is continued.")
+@set_option
 @click.option(
-    "--set",
-    "settings",
+    "--fitted",
     multiple=True,
-    metavar="EDITOR.PARAM=VALUE",
-    help="A parameter of one editor, such as ike.demos=4; may be repeated.",
+    metavar="EDITOR=FOLDER",
+    help="Load what an editor learned, as kedit train saved it, instead of fitting it; may be repeated.",
 )
 @click.option("--seed", default=0, show_default=True)
 @click.option("--max-new-tokens", default=64, show_default=True, type=click.IntRange(min=1))
@@ -106,14 +98,9 @@ def _split(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     type=click.IntRange(min=1),
     help="Requests generated together; halved when out of memory.",
 )
-@click.option(
-    "--dtype", default="auto", show_default=True, help="auto (as stored; fp32 for embedded ones), float32, bfloat16 or float16."
-)
-@click.option("--device", help="cpu, cuda, cuda:1 ...; the first accelerator if left out.")
-@click.option("--revision", help="Revision of a hub model.")
-@click.option("--trust-remote-code", is_flag=True, help="Run code that comes with a hub model; off unless asked for.")
+@loading_options
 @click.option("--plain", is_flag=True, help="One request at a time, no caches: the same answers, slowly.")
-@_clear_errors
+@clear_errors
 def run(
     backbone: str,
     benchmark: str,
@@ -123,6 +110,7 @@ def run(
     limit: int | None,
     out: Path,
     settings: tuple[str, ...],
+    fitted: tuple[str, ...],
     seed: int,
     max_new_tokens: int,
     plain: bool,
@@ -134,14 +122,18 @@ def run(
     """
     from kedit.benchmarks import benchmark as find_benchmark
 
-    chosen = _editors(editors or (), settings, backbone)
-    cases = find_benchmark(benchmark, **_options(mapping))
+    names = editors or ()
+    places = folders(fitted, names)
+    chosen = _editors(names, settings, backbone, places)
+    cases = find_benchmark(benchmark, **benchmark_options(mapping))
     _known_tasks(tasks, cases)
 
     from kedit.backbone import load_backbone
     from kedit.evaluate import evaluate
 
     model = load_backbone(backbone, **loading)
+    own = list(chosen.values())[len(chosen) - len(names) :]
+    load_fitted(own, names, places | shipped(own, names, backbone, places), model)
     with _progress() as progress:
         done = evaluate(
             chosen,
@@ -169,18 +161,23 @@ def _known_tasks(tasks: Sequence[str] | None, benchmark: Any) -> None:
             raise unknown_name(f"task of {benchmark.name}", task, benchmark.tasks)
 
 
-def _editors(names: Sequence[str], settings: Sequence[str], backbone: str) -> dict[str, Editor]:
-    """Editors by display name with their parameters, what an embedded backbone asks for, and the do-nothing editor first."""
+def _editors(
+    names: Sequence[str], settings: Sequence[str], backbone: str, places: Mapping[str, Path] | None = None
+) -> dict[str, Editor]:
+    """Editors by display name with their parameters, what an embedded backbone asks for, and the do-nothing editor first.
+
+    One with a folder in ``places`` has the parameters that it was fitted with, where nothing else is said here.
+    """
     from kedit.methods import editor, nothing
     from kedit.zoo.catalogue import editor_params
 
-    given = {name: _params(name, settings) for name in names}
-    for setting in settings:
-        if not any(setting.startswith(f"{name}.") for name in names):
-            raise click.BadParameter(
-                f"{setting!r}: expected EDITOR.PARAM=VALUE with an editor of --editors ({', '.join(names)})", param_hint="--set"
-            )
-    made = [editor(name, editor_params(backbone, name.partition(":")[0]), **params) for name, params in given.items()]
+    known_settings(settings, names)
+    made = []
+    for name in names:
+        given, suggested = params(name, settings), editor_params(backbone, name.partition(":")[0])
+        if places and name in places:
+            suggested |= stored_params(places[name], editor(name, suggested).get_params())
+        made.append(editor(name, suggested, **given))
     if not any(e.does_nothing for e in made):
         made.insert(0, nothing())
     seen = Counter[str]()
@@ -191,53 +188,68 @@ def _editors(names: Sequence[str], settings: Sequence[str], backbone: str) -> di
     return found
 
 
-def _params(name: str, settings: Sequence[str]) -> dict[str, Any]:
-    import ast
-
-    found: dict[str, Any] = {}
-    for setting in settings:
-        if not setting.startswith(f"{name}."):
-            continue
-        key, equals, text = setting[len(name) + 1 :].partition("=")
-        if not equals:
-            raise click.BadParameter(f"{setting!r}: expected EDITOR.PARAM=VALUE", param_hint="--set")
-        try:
-            found[key] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            found[key] = text  # a bare word is a string
-    return found
-
-
 @contextlib.contextmanager
 def _progress() -> Iterator[Progress]:
     """A bar per editor and task with the time left; nothing where the output is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
+    with bars() as update:
+        yield lambda editor, task, done, total: update((editor, task), f"{editor} {task}", done, total)
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-        rows: dict[tuple[str, str], Any] = {}
 
-        def update(editor: str, task: str, done: int, total: int) -> None:
-            if (editor, task) not in rows:
-                rows[editor, task] = bars.add_task(f"{editor} {task}", total=total, completed=done)
-            bars.update(rows[editor, task], completed=done)
+@main.command()
+@click.argument("editor")
+@backbone_option
+@benchmark_option
+@mapping_option
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to save to; an unfinished training goes on.")
+@click.option("--limit", type=click.IntRange(min=1), help="Raw cases of the train split; all if left out.")
+@click.option(
+    "--val-share",
+    default=0.05,
+    show_default=True,
+    type=click.FloatRange(0, 1, max_open=True),
+    help="Share of these that is held out to validate with, as whole scenarios where there are several.",
+)
+@set_option
+@click.option("--seed", default=0, show_default=True)
+@loading_options
+@clear_errors
+def train(
+    editor: str,
+    backbone: str,
+    benchmark: str,
+    mapping: dict[str, str],
+    out: Path,
+    limit: int | None,
+    val_share: float,
+    settings: tuple[str, ...],
+    seed: int,
+    **loading: Any,
+) -> None:
+    """Fit an editor (short name, module:Class or file.py:Class) on the train split and save what it learned.
 
-        yield update
+    How it trains are parameters of the editor, set with --set; `kedit editors` lists them. The same command again
+    continues an unfinished training. On several processes: accelerate launch -m kedit.cli train EDITOR ...
+    Use the result with kedit run --fitted EDITOR=OUT.
+    """
+    from kedit.benchmarks import benchmark as find_benchmark
+    from kedit.commands import train as training
+
+    known_settings(settings, (editor,))
+    chosen = training.make(editor, settings, backbone, seed)
+    found = find_benchmark(benchmark, **benchmark_options(mapping))
+    held = training.cases(found, limit, val_share, seed)
+
+    from kedit.backbone import load_backbone
+
+    model = load_backbone(backbone, **{**loading, "device": training.device(loading["device"])})
+    for line in training.fit(chosen, model, found, held, out, limit=limit, seed=seed, share=val_share):
+        click.echo(line)
 
 
 @main.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write; FOLDER/report if left out.")
-@_clear_errors
+@clear_errors
 def report(folder: Path, out: Path | None) -> None:
     """Print a run's tables and write CSV, Markdown, curves (PNG, SVG) and one HTML page."""
     from kedit.report import report as make
@@ -259,7 +271,7 @@ def data() -> None:
 
 
 @data.command("list")
-@_clear_errors
+@clear_errors
 def data_list() -> None:
     """The benchmarks that kedit knows by name."""
     from kedit.benchmarks import BENCHMARKS, summary
@@ -270,13 +282,13 @@ def data_list() -> None:
 
 @data.command("info")
 @click.argument("benchmark")
-@_mapping
-@_clear_errors
+@mapping_option
+@clear_errors
 def data_info(benchmark: str, mapping: dict[str, str]) -> None:
     """Name, revision, tasks, dimensions and numbers of cases of a benchmark."""
     from kedit.benchmarks import benchmark as find
 
-    found = find(benchmark, **_options(mapping))
+    found = find(benchmark, **benchmark_options(mapping))
     click.echo(f"{found.name}  revision {found.revision[:12]}")
     for name, task in found.tasks.items():
         labels = ", ".join(dimension.label for dimension in task.dimensions)
@@ -288,7 +300,7 @@ def data_info(benchmark: str, mapping: dict[str, str]) -> None:
 @click.argument("benchmark", default="kibench-open")
 @click.option("--cases", default=20, show_default=True, type=click.IntRange(1, 200), help="Raw cases per scenario.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
-@_clear_errors
+@clear_errors
 def data_build(benchmark: str, cases: int, out: Path) -> None:
     """Write a drawn benchmark as files: JSON lines and pictures, in the layout that kedit also reads."""
     from kedit.benchmarks import buildable
@@ -298,8 +310,8 @@ def data_build(benchmark: str, cases: int, out: Path) -> None:
 
 @data.command("check")
 @click.argument("path", type=click.Path(path_type=Path))
-@_mapping
-@_clear_errors
+@mapping_option
+@clear_errors
 def data_check(path: Path, mapping: dict[str, str]) -> None:
     """Say what a folder or file holds and what is wrong with it; exit status 1 when something is. Never downloads."""
     from kedit.benchmarks.check import check
@@ -312,7 +324,7 @@ def data_check(path: Path, mapping: dict[str, str]) -> None:
 @data.command("show")
 @click.argument("benchmark", default="kibench-open")
 @click.option("--sheet", required=True, type=click.Path(path_type=Path), help="PNG file to write.")
-@_clear_errors
+@clear_errors
 def data_show(benchmark: str, sheet: Path) -> None:
     """A contact sheet: one picture of every scenario."""
     from kedit.benchmarks import buildable
@@ -320,71 +332,13 @@ def data_show(benchmark: str, sheet: Path) -> None:
     click.echo(f"written to {buildable(benchmark).sheet(sheet)}")
 
 
-# -- zoo and editors -----------------------------------------------------------------------------------------------------
-
-
-@main.group()
-def zoo() -> None:
-    """The embedded backbones."""
-
-
-@zoo.command("list")
-def zoo_list() -> None:
-    """The embedded backbones and whether their weights are here."""
-    from kedit.zoo.catalogue import PRESETS, available
-
-    for name, preset in PRESETS.items():
-        click.echo(f"{name:15} {'here' if available(name) else 'not trained yet'}  {preset.summary}")
-
-
-@zoo.command("info")
-@click.argument("name")
-@_clear_errors
-def zoo_info(name: str) -> None:
-    """The card of an embedded backbone: what it can do and what it was trained on."""
-    from kedit.zoo.catalogue import folder
-
-    place = folder(name)
-    file = place / "README.md"
-    click.echo(
-        file.read_text(encoding="utf-8")
-        if file.exists()
-        else f"{name} has no weights here yet; make them with: kedit zoo train {name}"
-    )
-
-
-@zoo.command("train")
-@click.argument("name")
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Folder for checkpoints and the result; an unfinished training is continued.",
-)
-@click.option("--workers", default=2, show_default=True, type=click.IntRange(min=1), help="Processes of one thread each.")
-@_clear_errors
-def zoo_train(name: str, out: Path, workers: int) -> None:
-    """Train an embedded backbone from nothing (about 40 minutes on two cores), measure it and write its card.
-
-    Use the result with KEDIT_ZOO=OUT.
-    """
-    import importlib
-    import logging
-
-    import torch
-
-    from kedit.zoo.catalogue import PRESETS, folder
-
-    folder(name)  # a misspelt name is found before anything is made
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    torch.set_num_threads(1)
-    click.echo(f"written to {importlib.import_module(PRESETS[name].module).train(out, workers=workers)}")
+# -- editors ----------------------------------------------------------------------------------------------------------
 
 
 @main.command()
 @click.argument("spec")
-@click.option("--backbone", default="tiny-internvl", show_default=True, help="Embedded name, hub id or local folder.")
-@_clear_errors
+@backbone_option
+@clear_errors
 def check(spec: str, backbone: str) -> None:
     """Run every promise of the Editor contract against an editor (short name, module:Class or file.py:Class)."""
     from kedit.backbone import load_backbone
@@ -403,6 +357,9 @@ def editors() -> None:
     for name in EDITORS:
         made = editor(name)
         click.echo(f"{name:10} {(type(made).__doc__ or '').splitlines()[0]}\n{'':10} {made!r}")
+
+
+main.add_command(zoo)
 
 
 if __name__ == "__main__":

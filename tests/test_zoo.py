@@ -17,6 +17,7 @@ from kedit.wording import SYSTEM_PROMPTS
 from kedit.zoo import catalogue, train
 from kedit.zoo.encode import Encoder, Scrambler
 from kedit.zoo.measure import request_of
+from kedit.zoo.plan import Phase, Plan
 from kedit.zoo.samples import Maker, Sample, draw_spec, scenarios
 
 NAME = "tiny-internvl"
@@ -80,7 +81,7 @@ def test_questions_of_test_scenarios_are_never_trained_on(maker: Maker) -> None:
 
 
 def test_training_shows_the_model_exactly_the_prompt_that_the_backbone_builds(backbone, maker: Maker) -> None:
-    encoder = Encoder(backbone.processor)
+    encoder = Encoder(backbone.processor, catalogue.recipe_of(NAME))
     rng = random.Random(17)
     samples = [maker.draw(rng, "read", 1.0) for _ in range(24)]
     for sample in [sample for sample in samples if sample.kind != "recall"]:
@@ -92,7 +93,7 @@ def test_training_shows_the_model_exactly_the_prompt_that_the_backbone_builds(ba
 
 
 def test_loss_weights_lie_on_the_answer_and_on_repeated_facts_only(backbone, maker: Maker) -> None:
-    encoder = Encoder(backbone.processor)
+    encoder = Encoder(backbone.processor, catalogue.recipe_of(NAME))
     rng = random.Random(19)
     sample = next(s for s in iter(lambda: maker.referenced(rng, "copy", 1, 0, True), None))
     encoded = encoder(sample)
@@ -106,10 +107,11 @@ def test_loss_weights_lie_on_the_answer_and_on_repeated_facts_only(backbone, mak
 
 
 @pytest.mark.slow
-def test_a_stopped_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
-    phases = (train.Phase("look", 2, 2e-3, 2), train.Phase("read", 1, 1e-3, 1))
-    plan = train.Plan(corpus=50, images=1, vision_steps=2, vision_batch=8, phases=phases, budget=600, save_every=1)
-    whole = train.train(tmp_path / "whole", plan, measure=1)
+@pytest.mark.parametrize("name", sorted(catalogue.PRESETS))
+def test_a_stopped_training_resumes_to_the_same_weights(tmp_path: Path, name: str) -> None:
+    phases = (Phase("look", 2, 2e-3, 2), Phase("read", 1, 1e-3, 1))
+    plan = Plan(phases, corpus=50, images=1, vision_steps=2, vision_batch=8, budget=600, save_every=1)
+    whole = train.train(name, tmp_path / "whole", plan, measure=1)
     real = train._save
     calls = []
 
@@ -122,15 +124,27 @@ def test_a_stopped_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "_save", stop_after_two)
         with pytest.raises(KeyboardInterrupt):
-            train.train(tmp_path / "stopped", plan, measure=1)
-    resumed = train.train(tmp_path / "stopped", plan, measure=1)
+            train.train(name, tmp_path / "stopped", plan, measure=1)
+    resumed = train.train(name, tmp_path / "stopped", plan, measure=1)
     assert (whole / "model.safetensors").read_bytes() == (resumed / "model.safetensors").read_bytes()
 
 
-def test_shipped_weights_are_small_and_load_with_plain_transformers() -> None:
+@pytest.mark.slow
+def test_two_processes_take_the_same_steps_as_one(tmp_path: Path) -> None:
+    plan = Plan((Phase("look", 2, 2e-3, 2),), corpus=50, images=1, vision_steps=1, vision_batch=8, budget=600, save_every=2)
+    found = []
+    for workers in (1, 2):
+        folder = train.train(NAME, tmp_path / str(workers), plan, workers=workers, measure=1)
+        found.append(torch.load(folder.parent / train.LANGUAGE, weights_only=True)["model"])
+    for name, value in found[0].items():
+        torch.testing.assert_close(found[1][name], value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(catalogue.PRESETS) if catalogue.available(name)])
+def test_shipped_weights_are_small_and_load_with_plain_transformers(name: str) -> None:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    folder = catalogue.folder(NAME)
+    folder = catalogue.folder(name)
     assert (folder / "model.safetensors").stat().st_size <= 8_000_000
     assert (folder / "README.md").exists()
     model = AutoModelForImageTextToText.from_pretrained(folder)

@@ -18,14 +18,22 @@ if TYPE_CHECKING:
     from kedit.methods.finetune import FineTune
     from kedit.methods.ike import IKE
     from kedit.methods.lora import LoRA
+    from kedit.methods.mcki import MCKI
+    from kedit.methods.mend import MEND
+    from kedit.methods.mscke import MSCKE
+    from kedit.methods.serac import SERAC
 
-__all__ = ["EDITORS", "IKE", "Base", "FineTune", "LoRA", "editor", "nothing"]
+__all__ = ["EDITORS", "IKE", "MCKI", "MEND", "MSCKE", "SERAC", "Base", "FineTune", "LoRA", "editor", "nothing"]
 
 EDITORS: Mapping[str, str] = {
     "base": "kedit.methods.base:Base",
     "finetune": "kedit.methods.finetune:FineTune",
     "lora": "kedit.methods.lora:LoRA",
     "ike": "kedit.methods.ike:IKE",
+    "mend": "kedit.methods.mend:MEND",
+    "serac": "kedit.methods.serac:SERAC",
+    "mscke": "kedit.methods.mscke:MSCKE",
+    "mcki": "kedit.methods.mcki:MCKI",
 }
 GROUP = "kedit.editors"
 _CLASSES = {place.rpartition(":")[2]: place.rpartition(":")[0] for place in EDITORS.values()}

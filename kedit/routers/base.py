@@ -75,6 +75,11 @@ class Router(ABC):
         """The score that belongs to a cosine; rises with it. The identity unless overridden."""
         return cosine
 
+    @property
+    def cosine_threshold(self) -> float:
+        """The cosine whose score is the threshold, near which a memory does not rely on an approximate index."""
+        return self.threshold_
+
     def in_scope(self, score: float) -> bool:
         """Whether a score reaches the threshold."""
         return score > self.threshold_ if self.strict else score >= self.threshold_
@@ -88,7 +93,7 @@ class Router(ABC):
         if not len(memory):
             return [Decision(None, float("-inf"), False) for _ in requests]
         found = []
-        for hit in memory.search(self.queries(requests)):
+        for hit in memory.search(self.queries(requests), self.cosine_threshold):
             score = float(self.similarity(np.asarray(hit.score)))
             found.append(Decision(hit.id, score, self.in_scope(score)))
         return found

@@ -31,6 +31,9 @@ class Entry:
     positives: tuple[Related, ...]
     negatives: tuple[Related, ...]
     case: str = ""
+    topic: str = ""
+    """What its case is about, where the benchmark says so (the tag "scenario"): entries of one topic may answer each other's
+    questions in their language, listed or not, so that none of them is a sure negative of another."""
 
 
 def entries(cases: Sequence[Case]) -> list[Entry]:
@@ -56,4 +59,5 @@ def _entry(case: Case, step: int) -> Entry:
         (Related(own, INSERTED), *(Related(request, GENERALITY) for request in general)),
         tuple(Related(request, relation) for request, relation in negatives.items()),
         case.id,
+        case.tags.get("scenario", ""),
     )

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kedit.errors import unknown_name
+
+if TYPE_CHECKING:
+    from kedit.zoo.recipe import Recipe
 
 _SHIPPED = Path(__file__).parent / "weights"
 
 
 @dataclass(frozen=True)
 class Preset:
-    """An embedded backbone: its name, one line about it, the module that trains it, and settings of editors that suit it."""
+    """An embedded model: its name, one line about it, and the module of its recipe, with the recipe's name in it."""
 
     name: str
     summary: str
     module: str
-    editor_params: Mapping[str, Mapping[str, object]]
+    recipe: str = "RECIPE"
+    parent: str | None = None
+    """The preset whose language it starts from."""
+    replacement: str | None = None
+    """The smaller preset that answers in its place for editors with a replacement model; None for those smaller ones."""
+    editor_params: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """By editor's short name: parameters that differ from the paper's because the model is so small."""
+
+
+_SMALL: Mapping[str, Mapping[str, object]] = {"ike": {"demos": 1, "pool": 580}, "lora": {"layers": (-2, -1)}}
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -29,8 +42,31 @@ PRESETS: Mapping[str, Preset] = {
         Preset(
             name="tiny-internvl",
             summary="InternVL with a Qwen3 decoder, 3.5 M parameters, trained on drawn scenes in English, Chinese and Arabic",
-            module="kedit.zoo.train",
-            editor_params={"ike": {"demos": 1, "pool": 580}, "lora": {"layers": (-2, -1)}},
+            module="kedit.zoo.tiny_internvl",
+            replacement="tiny-internvl-small",
+            editor_params=_SMALL,
+        ),
+        Preset(
+            name="tiny-internvl-small",
+            summary="three layers of tiny-internvl, practised in answering with one reference in view",
+            module="kedit.zoo.tiny_internvl",
+            recipe="SMALL",
+            parent="tiny-internvl",
+        ),
+        Preset(
+            name="tiny-qwen3.5",
+            summary="Qwen3.5, one layer of linear and three of full attention, 3.7 M parameters, taught by tiny-internvl",
+            module="kedit.zoo.tiny_qwen3_5",
+            parent="tiny-internvl",
+            replacement="tiny-qwen3.5-small",
+            editor_params=_SMALL,
+        ),
+        Preset(
+            name="tiny-qwen3.5-small",
+            summary="three layers of tiny-qwen3.5, practised in answering with one reference in view",
+            module="kedit.zoo.tiny_qwen3_5",
+            recipe="SMALL",
+            parent="tiny-qwen3.5",
         ),
     )
 }
@@ -44,6 +80,13 @@ def folder(name: str) -> Path:
     if own and (Path(own) / name / "config.json").exists():
         return Path(own) / name
     return _SHIPPED / name
+
+
+def recipe_of(name: str) -> Recipe:
+    """What a preset is made of (imports torch); raises UnknownNameError."""
+    folder(name)  # a misspelt name is found here
+    found: Recipe = getattr(importlib.import_module(PRESETS[name].module), PRESETS[name].recipe)
+    return found
 
 
 def available(name: str) -> bool:
@@ -60,3 +103,17 @@ def editor_params(backbone: str, editor: str) -> dict[str, object]:
     """Parameters that an embedded backbone asks of an editor; empty for every other model."""
     preset = PRESETS.get(backbone)
     return dict(preset.editor_params.get(editor, {})) if preset else {}
+
+
+def replacement(backbone: str) -> str | None:
+    """The smaller embedded model that stands in for an embedded backbone; None where there is none."""
+    preset = PRESETS.get(backbone)
+    return preset.replacement if preset else None
+
+
+def artefact(backbone: str, editor: str) -> Path | None:
+    """The folder of what an editor (by short name) learned for an embedded backbone; None where nothing ships."""
+    if backbone not in PRESETS:
+        return None
+    found = folder(backbone) / "editors" / editor
+    return found if (found / "editor.json").is_file() else None

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from kedit.benchmarks import scene
+from kedit.zoo.recipe import TURNS, VISUAL_TOKENS, Recipe
 from kedit.zoo.samples import Sample
-from kedit.zoo.tiny_internvl import VISUAL_TOKENS
 
 
 @dataclass
@@ -38,8 +38,9 @@ class Batch:
 class Pixels:
     """Scenes as the image processor sees them, rendered once each: uint8 (3, 64, 64), normalised on reading."""
 
-    def __init__(self, processor: Any, render_size: int = 256) -> None:
+    def __init__(self, processor: Any, recipe: Recipe, render_size: int = 256) -> None:
         self.processor = processor
+        self.recipe = recipe
         self.render_size = render_size
         self.store: dict[scene.SceneSpec, Tensor] = {}
 
@@ -48,21 +49,20 @@ class Pixels:
             from PIL import Image
 
             picture = Image.open(io.BytesIO(scene.render(spec, self.render_size))).convert("RGB")
-            pixels = self.processor.image_processor(picture, return_tensors="pt")["pixel_values"][0]
+            pixels = self.recipe.pixels(self.processor, picture)
             self.store[spec] = ((pixels * 0.5 + 0.5) * 255).round().clamp(0, 255).to(torch.uint8)
         return self.store[spec].float() / 127.5 - 1.0
 
 
 class Encoder:
-    """Turns samples into ids with the tokenizer of a processor."""
+    """Turns samples into ids with the tokenizer of a processor that a recipe made."""
 
-    def __init__(self, processor: Any) -> None:
+    def __init__(self, processor: Any, recipe: Recipe) -> None:
         self.tokenizer = processor.tokenizer
-        self.special = {
-            token: self.tokenizer.convert_tokens_to_ids(token) for token in ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
-        }
-        open_, pad, close = (self.tokenizer.convert_tokens_to_ids(t) for t in ("<img>", "<IMG_CONTEXT>", "</img>"))
-        self.image = [open_, *[pad] * VISUAL_TOKENS, close]
+        self.special = {token: self.tokenizer.convert_tokens_to_ids(token) for token in TURNS}
+        opens, pad, closes = (self.tokenizer.convert_tokens_to_ids(token) for token in recipe.image_tokens)
+        self.image = [opens, *[pad] * VISUAL_TOKENS, closes]
+        self.lead = recipe.lead
 
     def text(self, text: str, spans: Sequence[tuple[int, int, float]] = ()) -> tuple[list[int], list[float]]:
         """Ids of one text between special tokens, and per id the weight of the span that holds it."""
@@ -75,6 +75,11 @@ class Encoder:
                     weights[at] = weight
         return ids, weights
 
+    def prompt(self, text: str, spans: Sequence[tuple[int, int, float]] = ()) -> tuple[list[int], list[float]]:
+        """``text`` as the chat template writes it into a prompt."""
+        by = len(self.lead)
+        return self.text(self.lead + text, [(start + by, end + by, weight) for start, end, weight in spans])
+
     def __call__(self, sample: Sample) -> Encoded:
         ids: list[int] = []
         weights: list[float] = []
@@ -85,10 +90,10 @@ class Encoder:
 
         if sample.system is not None:
             add([self.special["<|system|>"]])
-            add(self.text(sample.system)[0])
+            add(*self.prompt(sample.system))
         add([self.special["<|user|>"]])
         for piece in sample.pieces:
-            add(self.image) if piece.image else add(*self.text(piece.text, piece.spans))
+            add(self.image) if piece.image else add(*self.prompt(piece.text, piece.spans))
         add([self.special["<|assistant|>"]])
         at = sample.answer.lower().find(sample.seen.lower()) if sample.seen else -1
         answer, emphasis = self.text(sample.answer, [(at, at + len(sample.seen), 3.0)] if at >= 0 else [])
@@ -128,6 +133,9 @@ class Scrambler:
             "ar": [p for p in pieces if p and all("\u0621" <= c <= "\u064a" for c in p)],
         }
         self.han: list[str] = [p for p in pieces if len(p) == 1 and "\u4e00" <= p <= "\u9fff"]
+
+        for language, found in self.starts.items():  # a tokenizer may keep blanks apart from the words of a script
+            self.starts[language] = found or [p for p in self.ends[language] if len(p) > 1]
 
     def __call__(self, rng: random.Random, language: str) -> str:
         if language == "zh":

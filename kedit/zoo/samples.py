@@ -249,10 +249,12 @@ class Maker:
         """The next sample; ``progress`` (0 to 1) is how far its phase has come.
 
         look: from bare phrases over names and remarks to questions with one fact before them. read: copying practice, and
-        questions with one to three facts, with and without demonstrations.
+        questions with one to three facts, with and without demonstrations. follow: one fact that concerns the question.
         """
         if mix == "look":
             return self._look(rng, progress)
+        if mix == "follow":
+            return self.referenced(rng, rng.choices(("copy", "transfer"), (0.7, 0.3))[0], edits=1, demos=0, copies=False)
         chance = rng.random()
         if chance < 0.2:
             return self.plain(rng, naming=rng.random() < 0.5)

@@ -5,11 +5,13 @@ Every step's samples come from (seed, step) alone, so a stopped training resumes
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import math
 import random
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,111 +24,94 @@ from torch.nn import functional as F
 
 from kedit.backbone import load_backbone
 from kedit.benchmarks import scene
-from kedit.zoo import tiny_internvl as preset
+from kedit.zoo.catalogue import PRESETS, recipe_of
+from kedit.zoo.catalogue import folder as folder_of
 from kedit.zoo.encode import Batch, Encoded, Encoder, Pixels, Scrambler, bucketed, collate
 from kedit.zoo.measure import abilities, card
+from kedit.zoo.plan import Plan
+from kedit.zoo.recipe import Recipe
 from kedit.zoo.samples import Maker, corpus, draw_spec, scenarios
+from kedit.zoo.transplant import copy_decoder, imitate_eyes, imitate_mixer, keep_layers
 
 log = logging.getLogger(__name__)
 LANGUAGE = "language.pt"
 
 
-@dataclass(frozen=True)
-class Phase:
-    """A stretch of training: its mix of samples, its steps, its peak rate, and the steps after which the rate's cosine ends."""
+def train(name: str, out: Path, plan: Plan | None = None, workers: int = 1, measure: int = 48) -> Path:
+    """Make an embedded backbone in ``out`` (resuming what is there) and return the folder of the finished weights.
 
-    mix: str
-    steps: int
-    rate: float
-    horizon: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long to train; the defaults made the shipped weights."""
-
-    seed: int = 0
-    corpus: int = 12_000
-    """Draws of every kind of sentence that the tokenizer is trained on."""
-    images: int = 160
-    """Pictures per scenario."""
-    vision_steps: int = 250
-    vision_batch: int = 96
-    phases: tuple[Phase, ...] = (Phase("look", 600, 2e-3, 900), Phase("read", 448, 1.5e-3, 448))
-    batches: int = 2
-    """Batches per step, whose losses are averaged; as many processes can share a step."""
-    budget: int = 5000
-    """Padded tokens per batch."""
-    rate: float = 2e-3
-    """Of the eyes' training."""
-    save_every: int = 50
-
-    @property
-    def steps(self) -> int:
-        """Steps of all phases together."""
-        return sum(phase.steps for phase in self.phases)
-
-    def phase(self, step: int) -> tuple[Phase, int]:
-        """The phase that a step of the language training belongs to, and the step's place in it."""
-        for phase in self.phases:
-            if step < phase.steps:
-                return phase, step
-            step -= phase.steps
-        return self.phases[-1], self.phases[-1].steps
-
-
-def train(out: Path, plan: Plan | None = None, workers: int = 1, measure: int = 48) -> Path:
-    """Make ``tiny-internvl`` in ``out`` (resuming what is there) and return the folder of the finished weights.
-
-    ``workers`` processes of one thread each share the batches of a step; any number gives the same steps up to rounding.
+    ``plan`` is the recipe's own where it is None. ``workers`` processes of one thread each share the batches of a step; any
+    number gives the same steps up to rounding.
     ``measure`` is the number of held-out samples per ability on the card.
     """
-    plan = plan or Plan()
+    recipe = recipe_of(name)
+    plan = plan or recipe.plan
     out.mkdir(parents=True, exist_ok=True)
-    processor = _processor(out, plan)
+    processor = _processor(recipe, out, plan)
     torch.manual_seed(plan.seed)
-    model = preset.make_model(processor.tokenizer).train()
-    pixels = Pixels(processor)
+    model = recipe.make_model(processor.tokenizer).train()
+    pixels = Pixels(processor, recipe)
     images = _pictures(plan)
     _fill(pixels, images, out)
-    _eyes(model, pixels, images, plan, out)
+    if not recipe.kept:
+        _eyes(recipe, model, pixels, images, plan, out)
     if not (out / LANGUAGE).exists():
+        if parent := PRESETS[name].parent:
+            _inherit(recipe, model, parent, processor, pixels, images, plan)
         _save(out, model, _optimiser(model, plan.rate), 0)
     if workers == 1:
-        _language(0, 1, out, plan)
+        _language(0, 1, name, out, plan)
     else:
         (out / "rendezvous").unlink(missing_ok=True)
-        torch.multiprocessing.spawn(_language, (workers, out, plan), nprocs=workers)
+        torch.multiprocessing.spawn(_language, (workers, name, out, plan), nprocs=workers)
     model.load_state_dict(torch.load(out / LANGUAGE, weights_only=True)["model"])
-    preset.save(model.eval(), processor, out / preset.NAME)
-    _write_card(out / preset.NAME, plan, measure)
-    return out / preset.NAME
+    recipe.save(model.eval(), processor, out / name)
+    _write_card(name, out / name, plan, measure)
+    return out / name
 
 
-def _write_card(folder: Path, plan: Plan, n: int) -> None:
+def _write_card(name: str, folder: Path, plan: Plan, n: int) -> None:
     """Measure the saved weights, as anybody loads them, and write what they can do beside them."""
     backbone = load_backbone(str(folder), device="cpu")
     size = (folder / "model.safetensors").stat().st_size / 1e6
     seen = plan.steps * plan.batches * plan.budget / 1e6
     phases = ", then ".join(f"{phase.steps} steps of {phase.mix!r} at {phase.rate:g}" for phase in plan.phases)
+    begins = _begins(name, plan)
     facts = {
         "Parameters": f"{sum(p.numel() for p in backbone.model.parameters()) / 1e6:.2f} M, {size:.1f} MB in fp16",
-        "Made by": f"`kedit zoo train {preset.NAME}` with seed {plan.seed}",
-        "Training": f"eyes {plan.vision_steps} steps; {phases}; at most {seen:.1f} M padded tokens",
+        "Made by": f"`kedit zoo train {name}` with seed {plan.seed}",
+        "Training": f"{begins}; {phases}; at most {seen:.1f} M padded tokens",
         "Pictures": f"{plan.images} for each of {len(scenarios())} scenarios",
     }
     found = abilities(backbone, backbone.processor.tokenizer, n=n)
-    (folder / "README.md").write_text(card(preset.NAME, found, facts), encoding="utf-8")
+    (folder / "README.md").write_text(card(name, found, facts), encoding="utf-8")
     (folder / "plan.json").write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
 
 
-def _processor(out: Path, plan: Plan) -> Any:
+def _begins(name: str, plan: Plan) -> str:
+    """What came before the language training."""
+    parent, recipe = PRESETS[name].parent, recipe_of(name)
+    if recipe.kept:
+        return f"layers {', '.join(map(str, recipe.kept))} and everything else of {parent}"
+    if parent is None:
+        return f"eyes {plan.vision_steps} steps"
+    return (
+        f"eyes {plan.vision_steps} steps, and {plan.eyes_imitate} to see as {parent} does; its decoder copied, "
+        f"but for linear attention, which learned to imitate the parent's in {plan.layer_imitate} steps"
+    )
+
+
+def _processor(recipe: Recipe, out: Path, plan: Plan) -> Any:
     from transformers import AutoProcessor
 
     folder = out / "processor"
     if not folder.exists():
-        tokenizer = preset.train_tokenizer(corpus(random.Random(f"{plan.seed}|tokenizer"), plan.corpus))
-        preset.make_processor(tokenizer).save_pretrained(folder)
+        if parent := PRESETS[recipe.name].parent:
+            given = AutoProcessor.from_pretrained(folder_of(parent)).tokenizer
+            tokenizer = recipe.adopt_tokenizer(recipe_of(parent), given)
+        else:
+            tokenizer = recipe.train_tokenizer(corpus(random.Random(f"{plan.seed}|tokenizer"), plan.corpus))
+        recipe.make_processor(tokenizer).save_pretrained(folder)
     return AutoProcessor.from_pretrained(folder)
 
 
@@ -181,10 +166,10 @@ def _labels(spec: scene.SceneSpec, names: list[str]) -> tuple[int, int, int, int
     return names.index(spec.scenario), colours.index(spec.colour), scene.COUNTS.index(spec.count), scene.PLACES.index(spec.place)
 
 
-def _eyes(model: Any, pixels: Pixels, images: dict[str, list[scene.SceneSpec]], plan: Plan, out: Path) -> None:
+def _eyes(recipe: Recipe, model: Any, pixels: Pixels, images: dict[str, list[scene.SceneSpec]], plan: Plan, out: Path) -> None:
     """Teach tower and projector to tell scene, colour, count and place before any language (LM loss alone is far slower)."""
     file = out / "eyes.pt"
-    tower = nn.ModuleList([model.model.vision_tower, model.model.multi_modal_projector])
+    tower = recipe.eyes(model)
     if file.exists():
         tower.load_state_dict(torch.load(file, weights_only=True))
         return
@@ -197,11 +182,8 @@ def _eyes(model: Any, pixels: Pixels, images: dict[str, list[scene.SceneSpec]], 
     optimiser = _optimiser(both, plan.rate)
     for step in range(plan.vision_steps):
         rows = torch.tensor(random.Random(f"{plan.seed}|eyes|{step}").sample(range(len(specs)), plan.vision_batch))
-        features = model.model.get_image_features(
-            torch.stack([pixels[specs[i]] for i in rows.tolist()]), return_dict=True
-        ).pooler_output
         # The mean over tokens, because attention averages too: what only one position says, language cannot read.
-        pooled = features.reshape(len(rows), preset.VISUAL_TOKENS, -1).mean(1)
+        pooled = recipe.features(model, torch.stack([pixels[specs[i]] for i in rows.tolist()])).mean(1)
         logits = head(F.normalize(pooled, dim=-1) * 16).split(sizes, dim=-1)
         loss = torch.stack([F.cross_entropy(part, labels[rows, at]) for at, part in enumerate(logits)]).sum()
         _step(both, optimiser, loss, _schedule(step, plan.vision_steps, plan.rate))
@@ -213,12 +195,41 @@ def _eyes(model: Any, pixels: Pixels, images: dict[str, list[scene.SceneSpec]], 
     torch.save(tower.state_dict(), file)
 
 
+def _inherit(
+    recipe: Recipe, model: Any, name: str, processor: Any, pixels: Pixels, images: dict[str, list[scene.SceneSpec]], plan: Plan
+) -> None:
+    """Start from the parent: copy what both have, and let the rest learn to do as the parent does."""
+    teacher_recipe, parent = recipe_of(name), load_backbone(name, device="cpu").model
+    if recipe.kept:
+        keep_layers(model, parent, recipe.kept)
+        return
+    missing = copy_decoder(model, parent)
+    specs = [spec for group in images.values() for spec in group]
+    everything = torch.stack([pixels.store[spec] for spec in specs])
+
+    def draws() -> Iterator[Tensor]:
+        for step in itertools.count():
+            rows = random.Random(f"{plan.seed}|imitate|{step}").sample(range(len(specs)), plan.vision_batch)
+            yield everything[rows].float() / 127.5 - 1.0
+
+    imitate_eyes(
+        recipe.eyes(model), lambda p: recipe.features(model, p), lambda p: teacher_recipe.features(parent, p), draws(),
+        plan.eyes_imitate, plan.rate, _step,
+    )  # fmt: skip
+    source = _Source(recipe, Maker(images, Scrambler(processor.tokenizer)), Encoder(processor, recipe), pixels, plan)
+    with recipe.while_training():
+        for at in missing:
+            batches = (source.batch(step, 0) for step in itertools.count())
+            imitate_mixer(model, parent, at, batches, plan.layer_imitate, plan.rate, _step)
+
+
 # -- language ------------------------------------------------------------------------------------------------------------
 
 
-def weighted_loss(model: Any, batch: Batch) -> Tensor:
+def weighted_loss(recipe: Recipe, model: Any, batch: Batch) -> Tensor:
     """Cross-entropy (nats) over the positions that carry weight, logits made only there."""
-    output = model.model(input_ids=batch.ids, attention_mask=batch.mask, pixel_values=batch.pixels)
+    inputs = recipe.inputs(model, batch.ids, batch.pixels)
+    output = model.model(input_ids=batch.ids, attention_mask=batch.mask, use_cache=False, **inputs)
     wanted = batch.weights[:, 1:] > 0
     logits = model.lm_head(output.last_hidden_state[:, :-1][wanted])
     losses = F.cross_entropy(logits, batch.ids[:, 1:][wanted], reduction="none")
@@ -232,28 +243,30 @@ def _save(out: Path, model: nn.Module, optimiser: torch.optim.Optimizer, step: i
     partial.replace(out / LANGUAGE)
 
 
-def _language(rank: int, world: int, out: Path, plan: Plan) -> None:
+def _language(rank: int, world: int, name: str, out: Path, plan: Plan) -> None:
     """Everything after the eyes, from the last checkpoint on; one of ``world`` processes."""
     if world > 1:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
         torch.set_num_threads(1)
         dist.init_process_group("gloo", init_method=f"file://{(out / 'rendezvous').resolve()}", rank=rank, world_size=world)
-    processor = _processor(out, plan)
-    model = preset.make_model(processor.tokenizer).train()
+    recipe = recipe_of(name)
+    processor = _processor(recipe, out, plan)
+    model = recipe.make_model(processor.tokenizer).train()
     optimiser = _optimiser(model, plan.rate)
     saved = torch.load(out / LANGUAGE, weights_only=True)
     model.load_state_dict(saved["model"])
     optimiser.load_state_dict(saved["optimiser"])
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)  # a batch without pictures leaves the eyes' gradients as they are
-    pixels, images = Pixels(processor), _pictures(plan)
+    pixels, images = Pixels(processor, recipe), _pictures(plan)
     _fill(pixels, images, out)
-    source = _Source(Maker(images, Scrambler(processor.tokenizer)), Encoder(processor), pixels, plan)
+    source = _Source(recipe, Maker(images, Scrambler(processor.tokenizer)), Encoder(processor, recipe), pixels, plan)
     began, seen, smooth = time.perf_counter(), 0, 0.0
     for step in range(saved["step"], plan.steps):
         phase, at = plan.phase(step)
         rate = _schedule(at, phase.horizon, phase.rate)
-        loss, tokens = _shared_step(model, optimiser, source, rate, step, rank, world)
+        with recipe.while_training():
+            loss, tokens = _shared_step(model, optimiser, source, rate, step, rank, world)
         seen, smooth = seen + tokens, loss if not smooth else 0.95 * smooth + 0.05 * loss
         if rank == 0 and step % 20 == 0:
             log.info("language %d loss %.3f, %.0f tokens/s", step, smooth, seen * world / (time.perf_counter() - began))
@@ -273,7 +286,7 @@ def _shared_step(
     total, tokens = 0.0, 0
     for index in range(rank, source.plan.batches, world):
         batch = source.batch(step, index)
-        loss = weighted_loss(model, batch) / source.plan.batches
+        loss = weighted_loss(source.recipe, model, batch) / source.plan.batches
         loss.backward()
         total, tokens = total + float(loss.detach()), tokens + int(batch.mask.sum())
     if world > 1:
@@ -290,6 +303,7 @@ def _shared_step(
 class _Source:
     """Batches by (step, index) alone; eight steps share one draw of samples, sorted by length so that rows are alike."""
 
+    recipe: Recipe
     maker: Maker
     encoder: Encoder
     pixels: Pixels

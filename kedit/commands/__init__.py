@@ -1,0 +1,1 @@
+"""What stands behind the commands of ``kedit.cli`` where it is more than a call."""
