@@ -33,7 +33,22 @@ class Preset:
     """By editor's short name: parameters that differ from the paper's because the model is so small."""
 
 
-_SMALL: Mapping[str, Mapping[str, object]] = {"ike": {"demos": 1, "pool": 580}, "lora": {"layers": (-2, -1)}}
+_ROUTED: Mapping[str, object] = {
+    "router_train": "head",
+    "router_epochs": 10,
+    "router_lr": 1e-3,
+    "stored_image": False,
+    "replacement_lr": 1e-4,
+}
+_SMALL: Mapping[str, Mapping[str, object]] = {
+    "ike": {"demos": 1, "pool": 580},
+    "lora": {"layers": (-2, -1)},
+    "mend": {"rank": 96, "lr": 1e-3, "step_size_lr": 1e-2, "edit_lr": 1e-2, "epochs": 2},
+    "serac": _ROUTED,
+    "mscke": {**_ROUTED, "encoder": "tiny-clip"},
+    "mcki": {"wrap": "fact", "stored_image": False, "dim": 256, "epochs": 3},
+}
+"""These models take one image, were taught one wording, and are too small for the paper's learning rates."""
 
 
 PRESETS: Mapping[str, Preset] = {
