@@ -41,15 +41,30 @@ def fatal(error: BaseException) -> bool:
 @contextmanager
 def limited(backbone: Backbone, max_new_tokens: int) -> Iterator[None]:
     """Inside the block, whoever asks this backbone without naming a limit gets this one."""
-    own = vars(backbone).get("generate")
-    vars(backbone)["generate"] = partial(backbone.generate, max_new_tokens=max_new_tokens)
+    ways = [name for name in ("generate", "generate_unless") if hasattr(backbone, name)]
+    own = {name: vars(backbone).get(name) for name in ways}
+    for name in ways:
+        vars(backbone)[name] = partial(getattr(backbone, name), max_new_tokens=max_new_tokens)
     try:
         yield
     finally:
-        if own is None:
-            del vars(backbone)["generate"]
-        else:
-            vars(backbone)["generate"] = own
+        for name, before in own.items():
+            if before is None:
+                del vars(backbone)[name]
+            else:
+                vars(backbone)[name] = before
+
+
+def cache_folder(given: str | Path | None = None) -> Path:
+    """Where what can be computed again is kept: the folder given, else the environment's KEDIT_CACHE, else ~/.cache/kedit."""
+    return Path(given or os.environ.get("KEDIT_CACHE") or Path.home() / ".cache" / "kedit")
+
+
+def conditions(backbone: Backbone) -> str:
+    """Everything besides the weights and the request that decides what a backbone computes, fit for a file's name."""
+    dtype = str(backbone.dtype).removeprefix("torch.")
+    device = str(backbone.device).split(":")[0]
+    return f"{dtype}-{device}-transformers{package_version('transformers')}-{settings_id(backbone)}"
 
 
 class BaseAnswers:
@@ -120,16 +135,12 @@ class BaseAnswers:
     @cached_property
     def path(self) -> Path:
         """The cache file; its name says by which weights and settings its answers were made."""
-        folder = Path(self.cache_dir or os.environ.get("KEDIT_CACHE") or Path.home() / ".cache" / "kedit")
-        return folder / f"{self.backbone.fingerprint()[:16]}-{self.decoding}.jsonl"
+        return cache_folder(self.cache_dir) / f"{self.backbone.fingerprint()[:16]}-{self.decoding}.jsonl"
 
     @property
     def decoding(self) -> str:
         """Everything besides the weights and the request that decides an answer."""
-        dtype = str(self.backbone.dtype).removeprefix("torch.")
-        device = str(self.backbone.device).split(":")[0]
-        library = f"transformers{package_version('transformers')}"
-        return f"greedy{self.max_new_tokens}-{dtype}-{device}-{library}-{settings_id(self.backbone)}"
+        return f"greedy{self.max_new_tokens}-{conditions(self.backbone)}"
 
     @cached_property
     def _known(self) -> dict[str, Answer]:

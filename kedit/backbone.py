@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from kedit.batching import FiniteWatch, join, run_batched
 from kedit.checkpoints import read_checkpoint
 from kedit.families import Structure, family_of, read_structure
+from kedit.generation import Decide, Gate, states_of
 from kedit.prompts import SEQUENCES, Prompts, images_of
 from kedit.trunk import tensor_digest
 from kedit.types import Answer, Request
@@ -189,14 +190,38 @@ class HFBackbone:
         """As the contract says; answers are stripped of surrounding blanks. In fp32 the tokens do not depend on the batch."""
         return self._batched(requests, lambda batch: self._generate(batch, max_new_tokens))
 
+    def generate_unless(
+        self, requests: Sequence[Request], decide: Decide, *, layer: int = -1, max_new_tokens: int = 64
+    ) -> list[Answer | None]:
+        """As ``generate``, but None for requests that ``decide`` takes once their prompts are read, before a token is written.
+
+        ``decide(batch, states)`` is called once per batch, with its requests and what ``hidden`` gives for them at ``layer``;
+        after running out of memory again, with smaller batches. Those taken cost their prompt, the others nothing more than
+        ``generate``.
+        """
+        watched = self._watched(layer)
+        return self._batched(requests, lambda batch: self._generate_unless(batch, decide, watched, max_new_tokens))
+
+    def _generate_unless(
+        self, requests: Sequence[Request], decide: Decide, watched: nn.Module, max_new_tokens: int
+    ) -> list[Answer | None]:
+        gate, inputs = Gate(decide, requests), self._batch(requests)
+        with states_of(watched, inputs["attention_mask"].sum(-1), gate.look):
+            answers = self._write(inputs, max_new_tokens, stopping_criteria=[gate])
+        self.counters.generations += gate.taken.count(False)
+        return [None if taken else answer for taken, answer in zip(gate.taken, answers, strict=True)]
+
     def _generate(self, requests: Sequence[Request], max_new_tokens: int) -> list[Answer]:
-        inputs = self._batch(requests)
+        answers = self._write(self._batch(requests), max_new_tokens)
+        self.counters.generations += len(requests)
+        return answers
+
+    def _write(self, inputs: Mapping[str, Any], max_new_tokens: int, **options: Any) -> list[Answer]:
         length = inputs["input_ids"].shape[1]
         watch = FiniteWatch(length, self.stop_ids)
         self.counters.prefill_tokens += int(inputs["attention_mask"].sum())
         with torch.no_grad(), self._greedy(max_new_tokens):
-            output = self.model.generate(**inputs, logits_processor=[watch])
-        self.counters.generations += len(requests)
+            output = self.model.generate(**inputs, logits_processor=[watch], **options)
         rows = output[:, length:].tolist()
         return [self._answer(row, max_new_tokens, ok) for row, ok in zip(rows, watch.finite(len(rows)), strict=True)]
 
@@ -251,13 +276,18 @@ class HFBackbone:
         tokens = self.prompts.tokenizer(answer, add_special_tokens=False)["input_ids"]
         targets = torch.tensor([*tokens, *self.prompts.end_ids[:1]], device=self.device)
         length = inputs["input_ids"].shape[1]
-        for name in SEQUENCES:
-            if name in inputs:
-                more = {"input_ids": tokens, "attention_mask": [1] * len(tokens)}.get(name)
-                filler = self.prompts.family.answer_type_id if name == "token_type_ids" else 0
-                inputs[name] = torch.cat([inputs[name], inputs[name].new_tensor([more or [filler] * len(tokens)])], dim=1)
         rows = torch.arange(length - 1, length - 1 + len(targets), device=self.device)
-        return Taught(inputs, rows, targets)
+        return Taught(self.extended(inputs, tokens), rows, targets)
+
+    def extended(self, inputs: Mapping[str, Any], tokens: Sequence[int]) -> dict[str, Any]:
+        """Model inputs of one prompt with tokens of an answer after it."""
+        longer = dict(inputs)
+        for name in SEQUENCES:
+            if name in longer:
+                more = {"input_ids": list(tokens), "attention_mask": [1] * len(tokens)}.get(name)
+                filler = self.prompts.family.answer_type_id if name == "token_type_ids" else 0
+                longer[name] = torch.cat([longer[name], longer[name].new_tensor([more or [filler] * len(tokens)])], dim=1)
+        return longer
 
     def forward(
         self, inputs: Mapping[str, Any], *, rows: Tensor | int = 0, parameters: Mapping[str, Tensor] | None = None
@@ -270,8 +300,12 @@ class HFBackbone:
 
     def nll(self, output: Any, rows: Tensor, targets: Tensor) -> Tensor:
         """Mean cross-entropy (fp32, nats) of ``targets`` under a forward pass that was asked for ``rows``."""
-        logits = output.logits[0] if self._keeps_rows else output.logits[0, rows]
-        return nn.functional.cross_entropy(logits.float(), targets)
+        return nn.functional.cross_entropy(self.logits(output, rows), targets)
+
+    def logits(self, output: Any, rows: Tensor) -> Tensor:
+        """The logits (rows, vocabulary; fp32) of a forward pass that was asked for ``rows``, of the first prompt in it."""
+        logits: Tensor = output.logits[0] if self._keeps_rows else output.logits[0, rows]
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     @cached_property
     def _keeps_rows(self) -> bool:
@@ -280,8 +314,11 @@ class HFBackbone:
     # -- looking inside ------------------------------------------------------------------------------------------------
 
     def hidden(self, requests: Sequence[Request], *, layer: int = -1) -> list[Tensor]:
-        watched = self.structure.decoder if layer == -1 else self.layers[self.layer_index(layer)]
+        watched = self._watched(layer)
         return self._batched(requests, lambda batch: self._hidden(batch, watched))
+
+    def _watched(self, layer: int) -> nn.Module:
+        return self.structure.decoder if layer == -1 else self.layers[self.layer_index(layer)]
 
     def _hidden(self, requests: Sequence[Request], watched: nn.Module) -> list[Tensor]:
         inputs = self._batch(requests)
@@ -289,15 +326,10 @@ class HFBackbone:
         if not mask.all() and not self.structure.counts_positions_itself:
             inputs["position_ids"] = (mask.cumsum(-1) - 1).clamp(0)
         self.counters.prefill_tokens += int(mask.sum())
-        seen: list[Any] = []
-        hook = watched.register_forward_hook(lambda module, args, output: seen.append(output))
-        try:
-            with torch.no_grad():
-                self.forward(inputs, rows=1)
-        finally:
-            hook.remove()
-        states = seen[0] if isinstance(seen[0], Tensor) else seen[0][0]
-        return [row[-int(length) :].clone() for row, length in zip(states, mask.sum(-1), strict=True)]
+        found: list[Tensor] = []
+        with states_of(watched, mask.sum(-1), found.extend), torch.no_grad():
+            self.forward(inputs, rows=1)
+        return found
 
     # -- batches -------------------------------------------------------------------------------------------------------
 

@@ -14,14 +14,18 @@ import click
 from kedit import __version__
 from kedit.commands.fitted import folders, shipped, stored_params
 from kedit.commands.fitted import load as load_fitted
+from kedit.commands.router import router
 from kedit.commands.shared import (
+    backbone_option,
     bars,
+    benchmark_option,
     benchmark_options,
     clear_errors,
     known_settings,
     loading_options,
     mapping_option,
     params,
+    set_option,
 )
 from kedit.commands.zoo import zoo
 from kedit.errors import unknown_name
@@ -29,21 +33,6 @@ from kedit.errors import unknown_name
 if TYPE_CHECKING:
     from kedit.editor import Editor
     from kedit.evaluate import Progress
-
-
-backbone_option = click.option(
-    "--backbone", default="tiny-internvl", show_default=True, help="Embedded name, hub id or local folder."
-)
-benchmark_option = click.option(
-    "--benchmark", default="kibench-open", show_default=True, help="Name, NAME:FOLDER, module:Class or file.py:Class."
-)
-set_option = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="EDITOR.PARAM=VALUE",
-    help="A parameter of one editor, such as ike.demos=4; may be repeated.",
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -360,6 +349,7 @@ def editors() -> None:
 
 
 main.add_command(zoo)
+main.add_command(router)
 
 
 if __name__ == "__main__":

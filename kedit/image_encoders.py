@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
@@ -17,10 +16,10 @@ from torch import Tensor
 from kedit.errors import CheckpointError, unknown_name
 from kedit.images import open_image
 from kedit.types import ImageRef
+from kedit.zoo.catalogue import PARTS, available, folder
 
 ARCHITECTURE, PRETRAINED = "ViT-L-14", "openai"
 """The encoder of CrossCult-KIBench, as open_clip names its shape and its weights."""
-EMBEDDED = ("tiny-clip",)
 CONFIG = "open_clip_config.json"
 HUB = "hf-hub:"
 _WEIGHTS = ("open_clip_model.safetensors", "model.safetensors")
@@ -108,11 +107,11 @@ def load_clip(name: str = ARCHITECTURE, pretrained: str | None = PRETRAINED, *, 
     Raises UnknownNameError for a name or tag that is not known and CheckpointError where weights are missing, do not fit
     or are a pickle, which could run code when opened.
     """
-    folder = _folder(name)
-    weights = None if folder is None else _weights_in(folder, name)
-    source = name if folder is None else f"local-dir:{folder.resolve()}"
+    place = _folder(name)
+    weights = None if place is None else _weights_in(place, name)
+    source = name if place is None else f"local-dir:{place.resolve()}"
     stamp = "" if weights is None else f"{weights}|{weights.stat().st_mtime_ns}"
-    return PairEncoder(name, *_loaded(source, pretrained if folder is None else None, device, stamp))
+    return PairEncoder(name, *_loaded(source, pretrained if place is None else None, device, stamp))
 
 
 @lru_cache(maxsize=2)
@@ -143,7 +142,7 @@ def _remote(name: str, pretrained: str | None) -> dict[str, Any]:
 
     if name.replace("/", "-") not in open_clip.list_models():
         hint = f"Others are a folder with {CONFIG}, or {HUB}owner/name."
-        raise unknown_name("image-text encoder", name, [*EMBEDDED, *open_clip.list_models()], hint)
+        raise unknown_name("image-text encoder", name, [*PARTS, *open_clip.list_models()], hint)
     return _of_architecture(name.replace("/", "-"), pretrained)
 
 
@@ -164,14 +163,11 @@ def _of_architecture(name: str, pretrained: str | None) -> dict[str, Any]:
 
 def _folder(name: str) -> Path | None:
     """The folder of an embedded encoder (under KEDIT_ZOO if it is there, else with the package) or the one named."""
-    if name not in EMBEDDED:
+    if name not in PARTS:
         return Path(name) if (Path(name) / CONFIG).is_file() else None
-    own = os.environ.get("KEDIT_ZOO")
-    places = [Path(own)] if own else []
-    found = next((p / name for p in [*places, Path(__file__).parent / "zoo" / "weights"] if (p / name / CONFIG).is_file()), None)
-    if found is None:
+    if not available(name):
         raise CheckpointError(f"the weights of {name!r} are not on this machine; make them with: kedit zoo train {name}")
-    return found
+    return folder(name)
 
 
 def _weights_in(folder: Path, name: str) -> Path:

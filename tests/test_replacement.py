@@ -13,8 +13,8 @@ from torch import Tensor
 
 from kedit.backbone import HFBackbone, load_backbone
 from kedit.errors import CheckpointError, DataError, NotAttachedError, NotFittedError
-from kedit.replaced import token_limit
-from kedit.replacement import KEPT_BYTES, Lesson, Replacement, Teaching, lessons
+from kedit.replacement.editor import token_limit
+from kedit.replacement.model import KEPT_BYTES, Lesson, Replacement, Teaching, lessons
 from kedit.testing import toy_cases
 from kedit.types import Answer, Case, Knowledge, Probe, Request
 
@@ -107,7 +107,7 @@ def test_lessons_whose_trunk_is_not_kept_have_the_same_loss(
     items = lessons(toy_cases(1))
     kept, never = Teaching(replacement, items), Teaching(replacement, items, repeated=False)
     kept.loss(0)
-    monkeypatch.setattr("kedit.replacement.KEPT_BYTES", KEPT_BYTES - kept.room)  # room for exactly one
+    monkeypatch.setattr("kedit.replacement.model.KEPT_BYTES", KEPT_BYTES - kept.room)  # room for exactly one
     full = Teaching(replacement, items)
     work = replacement.backbone_.counters
     for item, whole in ((0, True), (0, False), (1, True), (1, True)):

@@ -72,9 +72,12 @@ def row(diagnosis: Diagnosis, memory: int, relation: str) -> Outcome:
 def test_entries_are_related_to_the_requests_of_their_step_and_to_other_members_of_their_chain() -> None:
     one, two = Request("q1", language="en"), Request("q2", language="zh")
     probes = (
-        Probe("r", one, "x", 1), Probe("g", Request("g1", language="en"), "y", 1), Probe("s", Request("n1", language="en"), None, 1),
-        Probe("r", two, "z", 2), Probe("l", Request("n2", language="ar"), None, 2),
-    )  # fmt: skip
+        Probe("r", one, "x", 1),
+        Probe("g", Request("g1", language="en"), "y", 1),
+        Probe("s", Request("n1", language="en"), None, 1),
+        Probe("r", two, "z", 2),
+        Probe("l", Request("n2", language="ar"), None, 2),
+    )
     first, second = entries([Case("c", (Knowledge(one, "x"), Knowledge(two, "z")), probes)])
     assert [(r.request.question, r.relation) for r in first.positives] == [("q1", INSERTED), ("g1", GENERALITY)]
     assert [(r.request.question, r.relation) for r in first.negatives] == [("n1", CROSS_SCENARIO), ("q2", OTHER_MEMBER)]

@@ -16,11 +16,11 @@ from kedit.backbone import HFBackbone, load_backbone
 from kedit.errors import CheckpointError, DataError, NotFittedError, UnknownNameError
 from kedit.methods import FineTune
 from kedit.methods.serac import SERAC
-from kedit.replacement import Lesson, Replacement
+from kedit.replacement.mixing import MixedLearner, MixedScope, Partners, mixed, write_mixed
+from kedit.replacement.model import Lesson, Replacement
 from kedit.routers.pairs import Entry, entries
 from kedit.routers.scope import ScopeLearner
 from kedit.routers.text_scope import TextScope
-from kedit.soft_mixing import MixedLearner, MixedScope, Partners, mixed, write_mixed
 from kedit.testing import check_editor, toy_cases
 from kedit.training import Training, train
 from kedit.types import Knowledge

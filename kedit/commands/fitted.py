@@ -43,7 +43,7 @@ def stored_params(folder: Path, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shipped(editors: Sequence[Editor], names: Sequence[str], backbone: str, places: Mapping[str, Path]) -> dict[str, Path]:
-    """Folders of what editors that are not in ``places`` learned, where an embedded backbone brings it for just their parameters."""
+    """Folders of what editors outside ``places`` learned, where an embedded backbone brings that for just their parameters."""
     from kedit.zoo.catalogue import artefact
 
     found = {}

@@ -45,6 +45,21 @@ mapping_option = click.option(
 )
 
 
+backbone_option = click.option(
+    "--backbone", default="tiny-internvl", show_default=True, help="Embedded name, hub id or local folder."
+)
+benchmark_option = click.option(
+    "--benchmark", default="kibench-open", show_default=True, help="Name, NAME:FOLDER, module:Class or file.py:Class."
+)
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="EDITOR.PARAM=VALUE",
+    help="A parameter of one editor, such as ike.demos=4; may be repeated.",
+)
+
+
 def loading_options(command: Command) -> Command:
     """The options that say how a backbone is loaded."""
     for option in (

@@ -1,4 +1,4 @@
-"""``kedit zoo``: the embedded backbones."""
+"""``kedit zoo``: the embedded models."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from kedit.commands.shared import clear_errors
 
 @click.group()
 def zoo() -> None:
-    """The embedded backbones."""
+    """The embedded models."""
 
 
 @zoo.command("list")
 def zoo_list() -> None:
-    """The embedded backbones and whether their weights are here."""
-    from kedit.zoo.catalogue import PRESETS, available
+    """The embedded models and whether their weights are here."""
+    from kedit.zoo.catalogue import PARTS, PRESETS, available
 
-    for name, preset in PRESETS.items():
-        click.echo(f"{name:15} {'here' if available(name) else 'not trained yet'}  {preset.summary}")
+    for name, summary in {**{name: preset.summary for name, preset in PRESETS.items()}, **PARTS}.items():
+        click.echo(f"{name:20} {'here' if available(name) else 'not trained yet'}  {summary}")
 
 
 @zoo.command("info")
 @click.argument("name")
 @clear_errors
 def zoo_info(name: str) -> None:
-    """The card of an embedded backbone: what it can do and what it was trained on."""
+    """The card of an embedded model: what it can do and what it was trained on."""
     from kedit.zoo.catalogue import folder
 
     place = folder(name)
@@ -50,16 +50,23 @@ def zoo_info(name: str) -> None:
 @click.option("--workers", default=2, show_default=True, type=click.IntRange(min=1), help="Processes of one thread each.")
 @clear_errors
 def zoo_train(name: str, out: Path, workers: int) -> None:
-    """Train an embedded backbone from nothing (about 40 minutes on two cores), measure it and write its card.
+    """Train an embedded model (up to 40 minutes on two cores), measure it and write its card.
 
-    Use the result with KEDIT_ZOO=OUT.
+    A model that starts from another needs that one's weights to be there. Use the result with KEDIT_ZOO=OUT.
     """
     import logging
 
     import torch
 
-    from kedit.zoo.train import train
+    from kedit.zoo.catalogue import PARTS
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.set_num_threads(1)
+    if name in PARTS:
+        from kedit.zoo.train_clip import train as train_part
+
+        click.echo(f"written to {train_part(out)}")
+        return
+    from kedit.zoo.train import train
+
     click.echo(f"written to {train(name, out, workers=workers)}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kedit.encoders import unit
 from kedit.image_encoders import ARCHITECTURE, PRETRAINED
-from kedit.replaced import Replaced
+from kedit.replacement.editor import Replaced
 from kedit.routers.image_text import DOT_LEGACY, ImageTextScope
 from kedit.types import Knowledge, Request
 

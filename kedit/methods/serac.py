@@ -10,11 +10,11 @@ from kedit.editor import Progress
 from kedit.encoders import MINILM, TextEncoder
 from kedit.errors import unknown_name
 from kedit.modules import trainable
-from kedit.replaced import Replaced, below, token_limit
-from kedit.replacement import lessons
+from kedit.replacement.editor import Replaced, below, token_limit
+from kedit.replacement.mixing import MixedScope, Partners, write_mixed
+from kedit.replacement.model import lessons
 from kedit.routers.pairs import entries
 from kedit.routers.text_scope import TextScope
-from kedit.soft_mixing import MixedScope, Partners, write_mixed
 from kedit.types import Answer, Case, Knowledge, Request
 
 SOFT_MIXING = "soft_mixing"

@@ -28,7 +28,6 @@ from kedit.routers.pairs import Entry, entries
 from kedit.training import Group, Team, Training, train
 from kedit.types import Case, Knowledge, Request
 
-
 log = logging.getLogger(__name__)
 _BACKBONE = "backbone.json"
 
@@ -224,15 +223,14 @@ class HiddenRouter(Router):
         write_json(Path(path) / _BACKBONE, self.features_.about)
 
     def load(self, path: str | Path) -> Self:
-        """As for every router; warns where it was fitted on other weights (of the same dtype), raises DataError for another layer."""
+        """As for every router; DataError for states of another layer, a warning for other weights of the same dtype."""
+        file, here = Path(path) / _BACKBONE, self.features_.about
+        made = read_json(file) if file.exists() else {}
+        if made.get("layer", here["layer"]) != here["layer"]:
+            raise DataError(f"{path} reads layer {made['layer']}, this router layer {here['layer']}; give layer= as it was")
         super().load(path)
-        made, here = read_json(Path(path) / _BACKBONE), self.features_.about
-        if made.get("layer") != here["layer"]:
-            raise DataError(f"{path} reads layer {made.get('layer')}, this router layer {here['layer']}; give layer= as it was")
         if made.get("dtype") == here["dtype"] and made.get("fingerprint") != here["fingerprint"]:
-            log.warning(
-                "%s was fitted on other weights (%s); its threshold may not fit %s", path, made.get("backbone"), here["backbone"]
-            )
+            log.warning("%s was fitted on other weights (those of %s); its threshold may not fit here", path, made["backbone"])
         return self
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
@@ -257,6 +255,8 @@ class Examples:
     positives: list[list[int]]
     negatives: list[list[int]]
     log_weights: list[list[float]]
+    topics: list[tuple[str, str]]
+    """Per entry: its topic and language; entries that share them may answer each other's generality questions."""
 
     @classmethod
     def of(cls, found: Sequence[Entry], router: HiddenRouter) -> Self:
@@ -283,16 +283,20 @@ class Examples:
             negatives=[[row(related.request) for related in entry.negatives] for entry in found],
             log_weights=[[math.log(w) if w > 0 else -math.inf for w in several] for several in weights],
             requests=requests,
+            topics=[(entry.topic, entry.knowledge.request.language) for entry in found],
         )
 
     def unrelated(self, batch: Sequence[int]) -> list[list[bool]]:
-        """Which entries of a batch have no request in common, so that the one's key is wrong for the other's positives."""
-        concerned = [{self.own[j], *self.positives[j]} for j in batch]
-        return [[one.isdisjoint(other) for other in concerned] for one in concerned]
+        """Which entries share neither a request nor topic and language, so that one's key is wrong for the other's positives."""
+        concerned = [({self.own[j], *self.positives[j]}, self.topics[j]) for j in batch]
+        return [
+            [one.isdisjoint(other) and (topic != known or not topic[0]) for other, known in concerned] for one, topic in concerned
+        ]
 
     def digest(self) -> str:
         """SHA-256 over the requests and how they are related, the first 16 hex digits."""
-        content = [[request.key for request in self.requests], self.own, self.positives, self.negatives, self.log_weights]
+        related = [self.own, self.positives, self.negatives, self.log_weights, self.topics]
+        content = [[request.key for request in self.requests], *related]
         return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 

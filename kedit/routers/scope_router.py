@@ -218,7 +218,7 @@ class ScopeRouter(Router):
 
     @property
     def cosine_threshold(self) -> float:
-        """1 + ln(threshold) / (2 scale): where exp(-scale |k - q|^2) of unit vectors is the threshold; -inf for a threshold of 0."""
+        """1 + ln(threshold) / (2 scale): where exp(-scale |k - q|^2) is the threshold; -inf for a threshold of 0."""
         self._ready()
         return 1 + math.log(self.threshold_) / (2 * float(self.scale_.detach())) if self.threshold_ > 0 else -math.inf
 

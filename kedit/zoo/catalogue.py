@@ -87,14 +87,22 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
+PARTS: Mapping[str, str] = {"tiny-clip": "open_clip model of 1.7 M parameters for pictures and texts in three languages"}
+"""Embedded models that are no backbones."""
+
+
 def folder(name: str) -> Path:
-    """Where a preset's weights are or would be: under KEDIT_ZOO if set and there, else with the package."""
-    if name not in PRESETS:
-        raise unknown_name("embedded backbone", name, PRESETS)
+    """Where an embedded model's weights are or would be: under KEDIT_ZOO if set and there, else with the package."""
+    if name not in PRESETS and name not in PARTS:
+        raise unknown_name("embedded model", name, [*PRESETS, *PARTS])
     own = os.environ.get("KEDIT_ZOO")
-    if own and (Path(own) / name / "config.json").exists():
+    if own and _weights(Path(own) / name):
         return Path(own) / name
     return _SHIPPED / name
+
+
+def _weights(place: Path) -> bool:
+    return any((place / file).exists() for file in ("model.safetensors", "open_clip_model.safetensors"))
 
 
 def recipe_of(name: str) -> Recipe:
@@ -105,8 +113,8 @@ def recipe_of(name: str) -> Recipe:
 
 
 def available(name: str) -> bool:
-    """Whether the weights of a preset are on this machine."""
-    return (folder(name) / "model.safetensors").exists()
+    """Whether the weights of an embedded model are on this machine."""
+    return _weights(folder(name))
 
 
 def resolve(name: str) -> Path | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from kedit.editor import Progress, ReplacementEditor
-from kedit.replacement import Replacement
+from kedit.replacement.model import Replacement
 from kedit.routers.routed import Routed
 from kedit.types import Answer, Case, Knowledge, Request
 

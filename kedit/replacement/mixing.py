@@ -21,7 +21,7 @@ from kedit.types import Answer, Knowledge, Request
 
 if TYPE_CHECKING:
     from kedit.backbone import HFBackbone
-    from kedit.replacement import Teaching
+    from kedit.replacement.model import Teaching
     from kedit.routers.pairs import Entry
 
 EDIT_WEIGHT, KEPT_WEIGHT = 0.1, 1.0
