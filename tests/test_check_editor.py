@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from fakes import AddNoise, DoNothing, FakeBackbone, Lookup, Prepend, delta
+from models import family_path
 from torch import Tensor
 
 from kedit.backbone import HFBackbone
@@ -34,10 +35,24 @@ class Backbone(FakeBackbone):
         return digest.hexdigest()
 
 
+SMALL: Mapping[str, Any] = {
+    "steps": 3,
+    "rank": 4,
+    "dim": 16,
+    "router_train": "head",
+    "encoder": "tiny-clip",
+    "replacement": str(family_path("internvl")),
+    "accumulate": 1,
+}
+"""Values that make an editor quick, by parameter: promises do not depend on how well it learns."""
+TEXT_ENCODERS = ("ike", "serac")
+
+
 def small(name: str, **params: Any) -> Editor:
-    """An editor of that name, with few steps where it takes steps: promises do not depend on how well it learns."""
+    """An editor of that name that learns little and fast."""
     takes = inspect.signature(type(editor(name))).parameters
-    return editor(name, **({"steps": 3} if "steps" in takes else {}), **params)
+    quick = {key: value for key, value in SMALL.items() if key in takes and not (key == "encoder" and name in TEXT_ENCODERS)}
+    return editor(name, quick, **params)
 
 
 @pytest.mark.parametrize("name", EDITORS)

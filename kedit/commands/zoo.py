@@ -39,6 +39,34 @@ def zoo_info(name: str) -> None:
     )
 
 
+@zoo.command("fit")
+@click.argument("name")
+@click.option("--editors", help="Comma-separated short names; all that ship fitted if left out.")
+@click.option("--benchmark", default="kibench-open", show_default=True, help="Whose train split to learn from.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Gets a folder per editor; unfinished ones go on.")
+@clear_errors
+def zoo_fit(name: str, editors: str | None, benchmark: str, seed: int, out: Path) -> None:
+    """Fit the editors that learn for an embedded backbone, with settings and numbers of cases of what ships (minutes each)."""
+    from kedit.backbone import load_backbone
+    from kedit.benchmarks import benchmark as find_benchmark
+    from kedit.commands import train as training
+    from kedit.errors import unknown_name
+    from kedit.zoo.catalogue import FITTED_ON
+
+    wanted = editors.split(",") if editors else list(FITTED_ON)
+    for one in wanted:
+        if one not in FITTED_ON:
+            raise unknown_name("editor that ships fitted", one, FITTED_ON)
+    model, found = load_backbone(name, device="cpu"), find_benchmark(benchmark)
+    for one in wanted:
+        limit, share = FITTED_ON[one]
+        held = training.cases(found, limit, share, seed)
+        made = training.make(one, (), name, seed)
+        for line in training.fit(made, model, found, held, out / one, limit=limit, seed=seed, share=share):
+            click.echo(line)
+
+
 @zoo.command("train")
 @click.argument("name")
 @click.option(
