@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml setup.py constraints.txt Makefile
 install: $(VENV)/.ready
 
 demo: install
-	$(BIN)/kedit run --backbone tiny-internvl --benchmark kibench-open --editors base,finetune,lora,ike --protocols single,sequential --limit 20 --out runs/demo
+	$(BIN)/kedit run --backbone tiny-internvl --benchmark kibench-open --editors base,finetune,lora,ike,serac,mscke,mcki --protocols single,sequential --limit 12 --out runs/demo
 	$(BIN)/kedit report runs/demo
 
 check: install

@@ -58,7 +58,7 @@ def _split(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
 @mapping_option
 @click.option(
     "--editors",
-    default="base,finetune,lora,ike,mend,serac,mscke,mcki",
+    default="base,finetune,lora,ike,serac,mscke,mcki",
     show_default=True,
     callback=_split,
     help="Comma-separated: short names, module:Class or file.py:Class. The do-nothing row is always there.",

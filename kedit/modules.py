@@ -18,6 +18,8 @@ PARTS = {
     "mlp": re.compile(r"mlp|ffn|feed_?forward|moe|experts|^fc\d"),
 }
 """What the children of a decoder layer are called; "attention" is whatever mixes tokens, linear attention included."""
+_GATE = re.compile(r"^gate|^w1$|^wi_0$")
+"""What the matrix of a gated MLP is called whose output is multiplied with another's of the same shape."""
 _NORM = re.compile(r"norm|^ln_?\d")
 
 
@@ -37,6 +39,19 @@ def matrices(backbone: Backbone, layers: Sequence[int] | None, parts: Collection
         for part in parts:
             found.update(_of_part(backbone.layers[index], prefix, part))
     return found
+
+
+def projections(backbone: Backbone, layers: Sequence[int] | None) -> dict[str, nn.Module]:
+    """The modules that lead into and out of the MLP of some decoder layers, by name in ``backbone.model``, lowest first.
+
+    Where two of a layer lead into it, the one that is called a gate is left out. Raises as ``matrices`` does.
+    """
+    names = [name.removesuffix(".weight") for name in matrices(backbone, layers, ("mlp",)) if name.endswith(".weight")]
+    found = {name: backbone.model.get_submodule(name) for name in names}
+    shapes = {name: (name.rpartition(".")[0], module.weight.shape) for name, module in found.items()}
+    gates = {name for name in found if _GATE.search(name.rpartition(".")[2])}
+    twice = {name for name in gates if any(shapes[name] == shapes[other] for other in found if other not in gates)}
+    return {name: module for name, module in found.items() if name not in twice}
 
 
 def layer_indices(backbone: Backbone, layers: Sequence[int] | None) -> list[int]:

@@ -16,9 +16,10 @@ _CHUNK = 1 << 24
 class Seal:
     """The sum of every weight's bits, taken at construction and compared later.
 
-    Covers parameters and persistent buffers. One read of the weights and no hashing, so that it can follow every case:
-    any change of one element is seen; changes that cancel out in the sum of one tensor's bit patterns, such as a
-    permutation of its elements, are not (the fingerprint at the end of an editor's run sees those).
+    Covers parameters and persistent buffers, and edits that hooks make (see ``overlaid``). One read of the weights and no
+    hashing, so that it can follow every case: any change of one element is seen; changes that cancel out in the sum of one
+    tensor's bit patterns, such as a permutation of its elements, are not (the fingerprint at the end of an editor's run sees
+    those).
     A model without ``state_dict`` (a remote one) has nothing to compare.
     """
 
@@ -27,9 +28,26 @@ class Seal:
         self.sums = _sums(model)
 
     def changed(self) -> list[str]:
-        """Names of weights that differ from those sealed, or that came or went; empty when all is as it was."""
+        """Names of weights that differ from those sealed, or that came or went; empty when all is as it was.
+
+        A weight that a hook stands for counts as changed as long as the hook is there.
+        """
         now = _sums(self.model)
-        return sorted(name for name in self.sums.keys() | now.keys() if self.sums.get(name) != now.get(name))
+        changed = {name for name in self.sums.keys() | now.keys() if self.sums.get(name) != now.get(name)}
+        return sorted(changed | overlaid(self.model).keys())
+
+
+def overlaid(model: Any) -> dict[str, tuple[Tensor, ...]]:
+    """By the name of a weight: what forward hooks add to it, though it itself is as it was; empty where no edit is active.
+
+    A hook says so by an attribute ``changes_weight`` that is true, and ``tensors`` holds what it computes with.
+    """
+    found: dict[str, tuple[Tensor, ...]] = {}
+    for name, module in model.named_modules() if hasattr(model, "named_modules") else ():
+        for hook in module._forward_hooks.values():
+            if getattr(hook, "changes_weight", False):
+                found[f"{name}.weight"] = (*found.get(f"{name}.weight", ()), *hook.tensors)
+    return found
 
 
 def _sums(model: Any) -> dict[str, int]:

@@ -140,11 +140,19 @@ def replay(captured: Captured, parameters: Mapping[str, Tensor] | None = None) -
     respect to copies, such as fp32 masters. Gradients of weights above the cut equal those of the whole model; weights
     below it, tied embeddings included, get none from there.
     """
+    return captured.backbone.nll(_replayed(captured, parameters), captured.rows, captured.targets)
+
+
+def replay_logits(captured: Captured, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
+    """The logits (rows, vocabulary; fp32) at ``captured.rows``, recomputed as in ``replay``."""
+    return captured.backbone.logits(_replayed(captured, parameters), captured.rows)
+
+
+def _replayed(captured: Captured, parameters: Mapping[str, Tensor] | None) -> Any:
     backbone = captured.backbone
     tokens = captured.hidden.shape[1]
     with _above(backbone.layers, captured.lowest, captured.hidden), _on_rows(backbone.layers[-1], captured.rows, tokens):
-        output = backbone.forward(captured.inputs, rows=captured.rows, parameters=parameters)
-    return backbone.nll(output, captured.rows, captured.targets)
+        return backbone.forward(captured.inputs, rows=captured.rows, parameters=parameters)
 
 
 class _Passed(nn.Module):  # type: ignore[misc]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -15,7 +16,7 @@ from kedit.artefacts import load_knowledge, load_tensors, read_json, save_tensor
 from kedit.editor import Editor, Progress, WeightEditor
 from kedit.errors import DataError, unknown_name
 from kedit.hypernetwork import Hypernetwork, Site
-from kedit.lowrank import Factors, Overlay, pack, unpack, widths
+from kedit.lowrank import Factors, Overlay, joined, pack, unpack, widths
 from kedit.meta import Editing, MetaLearner, chains
 from kedit.modules import layer_indices, projections, trainable
 from kedit.passes import ROWS, Passes
@@ -43,7 +44,9 @@ class MEND(WeightEditor):
     ``reduction`` sums over rows as published or takes their mean, so that an edit's size does not grow with the length of
     the prompt. ``rows`` are those "after_image", "all", or those that predict the "answer"; the last layer has no others than
     the latter. ``kl`` are the positions of the KL in the same words. ``shared`` keeps one network per weight shape.
-    ``on_base`` computes every insert on the unedited model rather than on the one edited so far.
+    ``on_base`` computes every insert on the unedited model rather than on the one edited so far. ``steps`` backward passes
+    make an insert, each on the model that has what came of those before: 1 in the paper; more go further where one is not
+    enough, in training as well as after.
     ``sequence_training`` (inserts to look back over, 0 for the paper's way) trains on chains: after each insert the loss also
     asks for the answers of that many inserts before, weighted by ``decay`` to the power of their age (the idea of RLEdit,
     2025); without it earlier answers are soon lost in a chain. ``keep_trunks`` prompts stay in memory over the steps and
@@ -77,6 +80,7 @@ class MEND(WeightEditor):
         keep_weight: float = 1.0,
         kl: str = "answer",
         on_base: bool = False,
+        steps: int = 1,
         sequence_training: int = 0,
         decay: float = 0.95,
         epochs: int = 1,
@@ -101,6 +105,7 @@ class MEND(WeightEditor):
         self.keep_weight = keep_weight
         self.kl = kl
         self.on_base = on_base
+        self.steps = steps
         self.sequence_training = sequence_training
         self.decay = decay
         self.epochs = epochs
@@ -196,6 +201,7 @@ class MEND(WeightEditor):
             depth=self.sequence_training,
             decay=self.decay,
             on_base=self.on_base,
+            steps=self.steps,
         )
 
     def _settings(self) -> Training:
@@ -220,14 +226,19 @@ class MEND(WeightEditor):
 
     def factors(self, knowledge: Knowledge) -> dict[str, Factors]:
         """The edit by module name, fp32, on the model as edited so far (the unedited one where ``on_base``)."""
-        if self.on_base:
-            with self.overlay_.suspended():
-                signals = self.editing_.signals(knowledge)
-        else:
-            signals = self.editing_.signals(knowledge)
-        with torch.no_grad():
-            found: dict[str, Factors] = self.network_(self.network_.normalise(signals))
-        return {name: Factors(*(part.contiguous() for part in pair)) for name, pair in found.items()}
+        found: list[dict[str, Factors]] = []
+        so_far = Overlay(self.backbone_.model, list(self.overlay_.modules))
+        with self.overlay_.suspended() if self.on_base else nullcontext():
+            try:
+                for step in range(self.steps):
+                    if found:
+                        so_far.add(str(step), found[-1])
+                    signals = self.editing_.signals(knowledge)
+                    with torch.no_grad():
+                        found.append(self.network_(self.network_.normalise(signals)))
+            finally:
+                so_far.clear()
+        return {name: joined([factors[name] for factors in found]) for name in self.overlay_.modules}
 
     def deltas(self, knowledge: Knowledge) -> Mapping[str, Tensor]:
         """The same as changes of the weights, fp32, by parameter name."""

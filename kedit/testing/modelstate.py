@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from kedit.backbone import Backbone
+from kedit.seal import overlaid
 
 
 class ModelState:
@@ -22,9 +23,10 @@ class ModelState:
         self.children = {name: dict(module._modules) for name, module in self.modules.items()}
         self.training = {name: module.training for name, module in self.modules.items()}
         self.hooks = {name: _hooks(module) for name, module in self.modules.items()}
+        self.others = {name: _hooks(module, edits=False) for name, module in self.modules.items()}
 
     def copy_weights(self) -> dict[str, Tensor]:
-        """Every parameter and buffer as it is now."""
+        """Every parameter and buffer as it is now, and what hooks add to weights."""
         return {name: tensor.detach().clone() for name, tensor in _tensors(self.model)}
 
     def changed_weights(self, weights: dict[str, Tensor] | None = None) -> list[str]:
@@ -48,7 +50,9 @@ class ModelState:
         found += [
             f"{n or 'the model'} has another training mode" for n, m in self.modules.items() if m.training != self.training[n]
         ]
-        return found + [f"{n or 'the model'} has other hooks" for n, m in self.modules.items() if _hooks(m) != self.hooks[n]]
+        return found + [
+            f"{n or 'the model'} has other hooks" for n, m in self.modules.items() if _hooks(m, edits=False) != self.others[n]
+        ]
 
     def restore(self) -> None:
         """Undo what an editor left in modules, weights, gradients, flags and hooks."""
@@ -74,6 +78,8 @@ class ModelState:
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from model.named_parameters()
     yield from model.named_buffers()
+    for name, tensors in overlaid(model).items():  # an edit by hook counts as a change of the weight
+        yield from ((f"{name} (hook, part {part})", tensor) for part, tensor in enumerate(tensors, 1))
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
@@ -87,8 +93,10 @@ def _hook_stores(module: nn.Module) -> list[dict[int, Any]]:
     return [getattr(module, store) for store in stores]
 
 
-def _hooks(module: nn.Module) -> list[list[int]]:
-    return [list(store) for store in _hook_stores(module)]
+def _hooks(module: nn.Module, edits: bool = True) -> list[list[int]]:
+    """Ids of a module's hooks by kind; those that stand for an edit of its weight only where ``edits``."""
+    stores = _hook_stores(module)
+    return [[key for key, hook in store.items() if edits or not getattr(hook, "changes_weight", False)] for store in stores]
 
 
 def _bits(tensor: Tensor) -> Tensor:
