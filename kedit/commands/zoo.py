@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kedit.commands.shared import clear_errors
+from kedit.commands.shared import benchmark_option, clear_errors
 
 
 @click.group()
@@ -42,7 +42,7 @@ def zoo_info(name: str) -> None:
 @zoo.command("fit")
 @click.argument("name")
 @click.option("--editors", help="Comma-separated short names; all that ship fitted if left out.")
-@click.option("--benchmark", default="kibench-open", show_default=True, help="Whose train split to learn from.")
+@benchmark_option
 @click.option("--seed", default=0, show_default=True)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Gets a folder per editor; unfinished ones go on.")
 @clear_errors
