@@ -18,7 +18,7 @@ from kedit.types import Case
 from kedit.zoo import catalogue
 
 BACKBONES = [name for name, preset in catalogue.PRESETS.items() if preset.replacement]
-QUICK = {"epochs": 1, "router_epochs": 1, "replacement_epochs": 1, "steps": 5, "pool": 4, "rank": 8}
+QUICK = {"epochs": 1, "router_epochs": 1, "replacement_epochs": 1, "steps": 1, "pool": 4, "rank": 8}
 
 
 @pytest.fixture(scope="module", params=BACKBONES)
