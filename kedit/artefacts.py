@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +42,15 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write bytes to a file as ``replace_file`` does; raises OSError."""
+    replace_file(Path(path), lambda file: _fill(file, data))
+
+
 def write_json(path: str | Path, value: Any) -> None:
     """Write a value as indented UTF-8 JSON, atomically; raises TypeError for what JSON cannot hold."""
     data = (_dumps(value, indent=2) + "\n").encode()
-    replace_file(Path(path), lambda file: _write_bytes(file, data))
+    write_bytes(path, data)
 
 
 def read_json(path: str | Path) -> Any:
@@ -99,7 +104,7 @@ def save_knowledge(folder: str | Path, knowledge: Iterable[Knowledge], *, name: 
     root = Path(folder)
     lines = [_dumps(_knowledge_to_json(item, root)) + "\n" for item in knowledge]
     data = "".join(lines).encode()
-    replace_file(root / name, lambda file: _write_bytes(file, data))
+    write_bytes(root / name, data)
 
 
 def load_knowledge(folder: str | Path, *, name: str = EDITS) -> list[Knowledge]:
@@ -166,7 +171,7 @@ def _image_to_json(image: ImageRef, root: Path) -> dict[str, str]:
         raise ImageError(f"image {image.path!r} cannot be read: {error}") from error
     name = f"{hashlib.sha256(data).hexdigest()}.{_extension(image, data)}"
     if not (root / IMAGES / name).exists():
-        replace_file(root / IMAGES / name, lambda file: _write_bytes(file, data))
+        write_bytes(root / IMAGES / name, data)
     return {"image": f"{IMAGES}/{name}"}
 
 
@@ -213,8 +218,8 @@ def _dumps(value: Any, indent: int | None = None) -> str:
     return text
 
 
-def _write_bytes(file: Path, data: Sequence[int] | bytes) -> None:
-    file.write_bytes(bytes(data))
+def _fill(file: Path, data: bytes) -> None:
+    file.write_bytes(data)
 
 
 def _umask() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from kedit.checkpoints import read_checkpoint
 from kedit.families import Structure, family_of, read_structure
 from kedit.generation import Decide, Gate, states_of
 from kedit.prompts import SEQUENCES, Prompts, images_of
-from kedit.trunk import tensor_digest
+from kedit.trunk import tensors_digest
 from kedit.types import Answer, Request
 
 T = TypeVar("T")
@@ -173,11 +172,7 @@ class HFBackbone:
         return Spans(*self.prompts.spans(request))
 
     def fingerprint(self) -> str:
-        digest = hashlib.sha256()
-        for kind in (self.model.named_parameters(), self.model.named_buffers()):
-            for name, tensor in sorted(kind):
-                digest.update(f"{name} {tensor_digest(tensor)}\n".encode())
-        return digest.hexdigest()
+        return tensors_digest([*sorted(self.model.named_parameters()), *sorted(self.model.named_buffers())])
 
     @cached_property
     def base_fingerprint(self) -> str:

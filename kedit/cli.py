@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kedit import __version__
-from kedit.commands.fitted import folders, shipped, stored_params
+from kedit.commands.fitted import folders, make, shipped
 from kedit.commands.fitted import load as load_fitted
 from kedit.commands.router import router
 from kedit.commands.shared import (
@@ -24,7 +24,6 @@ from kedit.commands.shared import (
     known_settings,
     loading_options,
     mapping_option,
-    params,
     set_option,
 )
 from kedit.commands.zoo import zoo
@@ -157,16 +156,10 @@ def _editors(
 
     One with a folder in ``places`` has the parameters that it was fitted with, where nothing else is said here.
     """
-    from kedit.methods import editor, nothing
-    from kedit.zoo.catalogue import editor_params
+    from kedit.methods import nothing
 
     known_settings(settings, names)
-    made = []
-    for name in names:
-        given, suggested = params(name, settings), editor_params(backbone, name.partition(":")[0])
-        if places and name in places:
-            suggested |= stored_params(places[name], editor(name, suggested).get_params())
-        made.append(editor(name, suggested, **given))
+    made = [make(name, settings, backbone, (places or {}).get(name)) for name in names]
     if not any(e.does_nothing for e in made):
         made.insert(0, nothing())
     seen = Counter[str]()
@@ -331,11 +324,9 @@ def data_show(benchmark: str, sheet: Path) -> None:
 def check(spec: str, backbone: str) -> None:
     """Run every promise of the Editor contract against an editor (short name, module:Class or file.py:Class)."""
     from kedit.backbone import load_backbone
-    from kedit.methods import editor
     from kedit.testing import check_editor
-    from kedit.zoo.catalogue import editor_params
 
-    click.echo(str(check_editor(editor(spec, editor_params(backbone, spec.partition(":")[0])), load_backbone(backbone))))
+    click.echo(str(check_editor(make(spec, (), backbone), load_backbone(backbone))))
 
 
 @main.command()

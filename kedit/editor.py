@@ -6,15 +6,15 @@ An editor lives through ``attach -> [fit] -> insert* -> generate* -> reset`` and
 
 from __future__ import annotations
 
-import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from kedit.artefacts import folder_digest, load_knowledge, load_tensors, read_json, save_knowledge, save_tensors, write_json
 from kedit.errors import ContractError, DataError, NotAttachedError, NotFittedError, NotRemovableError
+from kedit.parameters import Parameters, plain
 from kedit.trunk import Snapshot, tensor_digest
 from kedit.types import Answer, Case, Knowledge, Request
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kedit.backbone import Backbone
 
+T = TypeVar("T")
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called in a training after every step: steps done, steps in all, logged values."""
 
@@ -31,7 +32,14 @@ TRAIN_SPLIT = "train split"
 """``Editor.learned`` of an editor that a run fits on the benchmark's train split."""
 
 
-class Editor(ABC):
+class Hit(NamedTuple):
+    """A request that a replacement answers, given the knowledge that concerns it."""
+
+    request: Request
+    knowledge: Knowledge
+
+
+class Editor(Parameters, ABC):
     """A way to insert knowledge into a model.
 
     A subclass has a constructor with keyword-only arguments that it stores under their own names and nothing else, and
@@ -51,15 +59,6 @@ class Editor(ABC):
     def name(self) -> str:
         """The short name used in tables and file names: the class name in lower case."""
         return re.sub(r"\W+", "-", type(self).__name__).lower()
-
-    def get_params(self) -> dict[str, Any]:
-        """The constructor's arguments and their values, derived from its signature."""
-        signature = inspect.signature(type(self).__init__)
-        names = [p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
-        return {name: getattr(self, name) for name in names}
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_params().items())})"
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -89,6 +88,14 @@ class Editor(ABC):
         overrides ``generate`` with a faster way to the same answers sets ``deferrable = True`` itself.
         """
         return False
+
+    def postpone(self, requests: Sequence[Request]) -> list[Request | Hit]:
+        """What to ask later for each request, by what is inserted now, where the editor is ``deferrable``.
+
+        A request is for the unedited backbone, a ``Hit`` for the replacement. Raises ContractError for an editor that neither
+        rewrites nor routes, and where ``rewrite_all`` or ``route`` give what they must not.
+        """
+        raise ContractError(f"{self.name}: deferrable is True for an editor that neither rewrites nor routes; leave it False")
 
     def fit(
         self,
@@ -152,7 +159,7 @@ class Editor(ABC):
 
     def save(self, path: str | Path) -> None:
         """Write what ``fit`` learned to a folder; editors that do not learn write only their parameters."""
-        write_json(Path(path) / "editor.json", {"editor": type(self).__name__, "params": _plain(self.get_params())})
+        write_json(Path(path) / "editor.json", {"editor": type(self).__name__, "params": plain(self.get_params())})
 
     def load(self, path: str | Path) -> Self:
         """Read what ``save`` wrote and return self; raises DataError for another editor's artefact."""
@@ -188,6 +195,16 @@ class Editor(ABC):
         if info.get("editor") != type(self).__name__:
             raise DataError(f"{file} belongs to {info.get('editor')!r}, not to {type(self).__name__!r}; load it with that editor")
         return info
+
+    def _each(self, found: Sequence[T], requests: Sequence[Request], what: str, kind: Any) -> Sequence[T]:
+        """What a hook gave, if it is one of its kind for each request."""
+        if len(found) != len(requests):
+            raise ContractError(f"{self.name}: {what} gave {len(found)} results for {len(requests)} requests")
+        for one in found:
+            if not isinstance(one, kind):
+                wanted = getattr(kind, "__name__", str(kind))
+                raise ContractError(f"{self.name}: {what}() gave a {type(one).__name__}; give a {wanted}")
+        return found
 
     def _require_attached(self) -> None:
         if not hasattr(self, "backbone_"):
@@ -292,6 +309,9 @@ class ContextEditor(Editor):
     def deferrable(self) -> bool:
         return type(self).generate is ContextEditor.generate
 
+    def postpone(self, requests: Sequence[Request]) -> list[Request | Hit]:
+        return list(self._each(self.rewrite_all(requests), requests, "rewrite", Request))
+
     def unapply(self, edit_id: str) -> None:
         """Nothing to undo: ``rewrite`` reads ``edits_``."""
 
@@ -315,6 +335,10 @@ class ReplacementEditor(Editor):
     def deferrable(self) -> bool:
         return type(self).generate is ReplacementEditor.generate
 
+    def postpone(self, requests: Sequence[Request]) -> list[Request | Hit]:
+        routed = self._each(self.route(requests), requests, "route", Knowledge | None)
+        return [r if k is None else Hit(r, k) for r, k in zip(requests, routed, strict=True)]
+
     def unapply(self, edit_id: str) -> None:
         """Nothing to undo where ``route`` reads ``edits_``; a router with an index of its own overrides this."""
 
@@ -328,12 +352,3 @@ class ReplacementEditor(Editor):
             raise ContractError(f"{type(self).__name__}.replace() gave {len(answers)} answers to {len(found)} requests")
         hits = iter(answers)
         return [next(base) if k is None else next(hits) for k in routed]
-
-
-def _plain(value: Any) -> Any:
-    """Parameters as JSON can hold them; anything else by its repr."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    return value if isinstance(value, str | int | float | bool | None) else repr(value)

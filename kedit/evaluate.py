@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
-
-import numpy as np
-import torch
+from typing import Protocol, TypeVar
 
 from kedit.answers import Asked, BaseAnswers, PlainAnswers, fatal, limited
 from kedit.backbone import Backbone
 from kedit.benchmark import Benchmark, Task
 from kedit.casebook import Casebook
 from kedit.config import run_config
-from kedit.editor import TRAIN_SPLIT, ContextEditor, Editor, ReplacementEditor
+from kedit.editor import TRAIN_SPLIT, Editor, Hit, ReplacementEditor
 from kedit.errors import ContractError, StoreError, unknown_name
 from kedit.flags import flags_of
+from kedit.generators import set_generators
 from kedit.protocols import Ask, Insert
 from kedit.run import Run
 from kedit.store import Key, RunStore
 from kedit.timing import Timings, timing
-from kedit.types import Answer, Case, Knowledge, Record, Request
+from kedit.types import Answer, Case, Record, Request
 
 T = TypeVar("T")
 
@@ -87,14 +84,7 @@ class _Question:
 
     after: int
     probe: int
-    found: Asked | Request | _Hit
-
-
-class _Hit(NamedTuple):
-    """A request that a replacement answers, given the knowledge that concerns it."""
-
-    request: Request
-    knowledge: Knowledge
+    found: Asked | Request | Hit
 
 
 @dataclass
@@ -223,33 +213,14 @@ class _EditorRun:
         probes = [p for p in dict.fromkeys(event.probes) if (event.after, p) in attempt.missing]
         attempt.missing -= {(event.after, p) for p in probes}  # a protocol that asks the same twice has one record
         requests = [attempt.case.probes[p].request for p in probes]
-        found: Sequence[Asked | Request | _Hit]
+        found: Sequence[Asked | Request | Hit]
         if self.deferred:
-            found = self._postponed(requests)
+            found = self.editor.postpone(requests)
         elif self.plain:
             found = [asked for request in requests for asked in self._generate([request])]
         else:
             found = self._generate(requests)
         attempt.questions += [_Question(event.after, p, f) for p, f in zip(probes, found, strict=True)]
-
-    def _postponed(self, requests: Sequence[Request]) -> Sequence[Request | _Hit]:
-        """What is to be asked for each request, by what is inserted now."""
-        if isinstance(self.editor, ContextEditor):
-            rewritten: list[Request] = self._checked(self.editor.rewrite_all(requests), requests, "rewrite", Request)
-            return rewritten
-        if isinstance(self.editor, ReplacementEditor):
-            routed: list[Knowledge | None] = self._checked(self.editor.route(requests), requests, "route", Knowledge | None)
-            return [r if k is None else _Hit(r, k) for r, k in zip(requests, routed, strict=True)]
-        raise ContractError(f"{self.name}: deferrable is True for an editor that neither rewrites nor routes; leave it False")
-
-    def _checked(self, found: Sequence[T], requests: Sequence[Request], what: str, kind: Any) -> list[T]:
-        if len(found) != len(requests):
-            raise ContractError(f"{self.name}: {what} gave {len(found)} results for {len(requests)} requests")
-        for one in found:
-            if not isinstance(one, kind):
-                wanted = getattr(kind, "__name__", str(kind))
-                raise ContractError(f"{self.name}: {what}() gave a {type(one).__name__}; give a {wanted}")
-        return list(found)
 
     def _generate(self, requests: Sequence[Request]) -> list[Asked]:
         if not requests:
@@ -270,13 +241,13 @@ class _EditorRun:
     def _ask_deferred(self, attempts: Sequence[_Attempt]) -> None:
         open_ = [(a, q) for a in attempts if a.error is None for q in a.questions]
         base = iter(self.answers.try_ask([q.found for _, q in open_ if isinstance(q.found, Request)]))
-        hits = iter(self._ask_replacement([q.found for _, q in open_ if isinstance(q.found, _Hit)]))
+        hits = iter(self._ask_replacement([q.found for _, q in open_ if isinstance(q.found, Hit)]))
         for attempt, question in open_:
             question.found = next(base if isinstance(question.found, Request) else hits)
             attempt.error = attempt.error or question.found.error
             attempt.stage = "generate"
 
-    def _ask_replacement(self, hits: Sequence[_Hit]) -> list[Asked]:
+    def _ask_replacement(self, hits: Sequence[Hit]) -> list[Asked]:
         """The replacement's answers to all of them in one call; where that fails, one by one."""
         if not hits or not isinstance(self.editor, ReplacementEditor):
             return []
@@ -400,7 +371,4 @@ def _todo(name: str, task: Task, cases: Sequence[Case], done: set[Key]) -> list[
 
 def _seed(seed: int, *parts: str) -> None:
     digest = hashlib.sha256("\x1f".join([str(seed), *parts]).encode("utf-8", "surrogatepass")).digest()
-    number = int.from_bytes(digest[:8], "big")
-    random.seed(number)
-    np.random.seed(number % 2**32)
-    torch.manual_seed(number)
+    set_generators(int.from_bytes(digest[:8], "big"))

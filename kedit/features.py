@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from kedit.artefacts import load_tensors, read_json, save_tensors, write_json
 from kedit.backbone import Backbone
 from kedit.errors import ContractError, DataError, StoreError
 from kedit.seal import Seal
+from kedit.trunk import tensors_digest
 from kedit.types import Request
 
 log = logging.getLogger(__name__)
@@ -231,12 +231,8 @@ def _rows(path: Path) -> dict[str, Features]:
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, shapes and bytes, the first 32 hex digits."""
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        digest.update(f"{name}{tuple(tensors[name].shape)}".encode())
-        digest.update(tensors[name].contiguous().numpy().tobytes())
-    return digest.hexdigest()[:32]
+    """The first 32 hex digits: the name of a file by its content."""
+    return tensors_digest(sorted(tensors.items()))[:32]
 
 
 def _mean(states: Tensor, positions: Sequence[int]) -> Tensor:

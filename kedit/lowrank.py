@@ -20,6 +20,11 @@ class Factors(NamedTuple):
     down: Tensor
     up: Tensor
 
+    def dense(self, flipped: bool) -> Tensor:
+        """The change of the weight, in the orientation in which a module that is ``flipped`` or not keeps it."""
+        product = self.up @ self.down
+        return product.T if flipped else product
+
 
 def joined(parts: Sequence[Factors]) -> Factors:
     """One pair whose product is the sum of the products; its rank is the sum of the ranks."""
@@ -57,14 +62,15 @@ class Correction:
             return
         self.factors = joined([self.factors, Factors(down, up)]) if self.factors is not None else Factors(down, up)
         if self.factors.down.shape[0] > self._limit:
-            self.delta, self.factors = self.factors.up @ self.factors.down, None
+            self.delta, self.factors = self.factors.dense(flipped=False), None
 
     def dense(self) -> Tensor:
         """The change of the weight, in its orientation."""
-        delta = self.delta if self.delta is not None else self.factors.up @ self.factors.down if self.factors else None
-        if delta is None:
+        if self.delta is not None:
+            return self.delta.T if self.flipped else self.delta
+        if self.factors is None:
             raise DataError("nothing has been added to this module")
-        return delta.T if self.flipped else delta
+        return self.factors.dense(self.flipped)
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
         if not self.tensors:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from kedit.hypernetwork import Hypernetwork
 from kedit.lowrank import Factors, Overlay
 from kedit.passes import Passes, Prompt, divergence
-from kedit.routers.pairs import INSERTED, entries
+from kedit.routers.pairs import entries
 from kedit.taps import Signal, signals
 from kedit.training import Group
 from kedit.types import Case, Knowledge, Request
@@ -34,15 +34,14 @@ class Lesson:
 
 def lessons(case: Case) -> list[Lesson]:
     """One lesson per item of a case's chain, from the probes of its step."""
-    found = []
-    for step, entry in enumerate(entries([case]), 1):
-        answers = {p.request: p.reference for p in case.probes if p.step == step and p.reference is not None}
-        wanted = [
-            (related.request, entry.knowledge.answer if related.relation == INSERTED else answers[related.request])
-            for related in entry.positives
-        ]
-        found.append(Lesson(entry.knowledge, tuple(wanted), tuple(related.request for related in entry.negatives)))
-    return found
+    return [
+        Lesson(
+            entry.knowledge,
+            tuple((related.request, str(related.answer)) for related in entry.positives),
+            tuple(related.request for related in entry.negatives),
+        )
+        for entry in entries([case])
+    ]
 
 
 def chains(cases: Sequence[Case], length: int) -> list[list[Lesson]]:

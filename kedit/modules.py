@@ -35,7 +35,7 @@ def matrices(backbone: Backbone, layers: Sequence[int] | None, parts: Collection
             raise unknown_name("part of a layer", part, PARTS)
     found: dict[str, nn.Parameter] = {}
     for index in layer_indices(backbone, layers):
-        prefix = _name_of(backbone.model, backbone.layers[index])
+        prefix = name_of(backbone.model, backbone.layers[index])
         for part in parts:
             found.update(_of_part(backbone.layers[index], prefix, part))
     return found
@@ -86,5 +86,6 @@ def _of_part(layer: nn.Module, prefix: str, part: str) -> dict[str, nn.Parameter
     return found
 
 
-def _name_of(model: nn.Module, module: nn.Module) -> str:
+def name_of(model: nn.Module, module: nn.Module) -> str:
+    """The name under which a model has a module; StopIteration where it has it not."""
     return next(str(name) for name, candidate in model.named_modules() if candidate is module)

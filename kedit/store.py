@@ -14,7 +14,7 @@ from typing import Any, Self
 from filelock import FileLock, Timeout
 
 from kedit import jsonl
-from kedit.artefacts import read_json, replace_file, write_json
+from kedit.artefacts import read_json, write_bytes, write_json
 from kedit.config import difference
 from kedit.errors import DataError, StoreError
 from kedit.types import Record
@@ -143,7 +143,7 @@ class RunStore:
         if wanted != records:
             data = b"".join(jsonl.encode(asdict(record)) for record in wanted)
             with _disk(self.path):
-                replace_file(file, lambda part: _fill(part, data))
+                write_bytes(file, data)
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -171,10 +171,6 @@ def _record(row: Mapping[str, Any], file: Path, number: int) -> Record:
         odd = ", ".join(sorted(row.keys() ^ _FIELDS))
         raise DataError(f"{file}, line {number}: not a record; fields missing or unknown: {odd}")
     return Record(**{**row, "flags": tuple(row["flags"])})
-
-
-def _fill(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
 
 
 def read_notes(folder: Path) -> dict[str, dict[str, Any]]:

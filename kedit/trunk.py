@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +24,14 @@ def tensor_digest(tensor: Tensor) -> str:
     """SHA-256 (64 hex digits) over a tensor's dtype, shape and bytes."""
     digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
     digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def tensors_digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """SHA-256 (64 hex digits) over names and ``tensor_digest`` of tensors, in the order given."""
+    digest = hashlib.sha256()
+    for name, tensor in tensors:
+        digest.update(f"{name} {tensor_digest(tensor)}\n".encode())
     return digest.hexdigest()
 
 

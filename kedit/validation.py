@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from statistics import fmean
-from typing import NamedTuple
 
 from kedit.answers import BaseAnswers, limited
-from kedit.editor import ContextEditor, Editor, ReplacementEditor
+from kedit.editor import Editor, Hit, ReplacementEditor
 from kedit.errors import DataError, DivergedError
 from kedit.rouge import MultilingualTokenizer, rouge_l
 from kedit.training.randomness import generators_restored, seed_step
@@ -72,7 +71,7 @@ class Validation:
 
     def _answers(self) -> list[list[str]]:
         """What the editor says, by case and probe; asked together at the end where it only rewrites or routes."""
-        found: list[list[str | Request | _Hit]] = []
+        found: list[list[str | Request | Hit]] = []
         for number, case in enumerate(self.cases):
             seed_step(0, number)
             try:
@@ -85,27 +84,24 @@ class Validation:
                 self.editor.reset()
         return self._resolved(found)
 
-    def _ask(self, requests: Sequence[Request]) -> list[str | Request | _Hit]:
+    def _ask(self, requests: Sequence[Request]) -> list[str | Request | Hit]:
         """Answers with what is inserted now, or what to ask later for the same answers."""
-        if self.editor.deferrable and isinstance(self.editor, ContextEditor):
-            return list(self.editor.rewrite_all(requests))
-        if self.editor.deferrable and isinstance(self.editor, ReplacementEditor):
-            routed = self.editor.route(requests)
-            return [r if k is None else _Hit(r, k) for r, k in zip(requests, routed, strict=True)]
+        if self.editor.deferrable:
+            return list(self.editor.postpone(requests))
         with self._limited():
             return [_text(answer) for answer in self.editor.generate(requests)]
 
-    def _resolved(self, found: Sequence[Sequence[str | Request | _Hit]]) -> list[list[str]]:
+    def _resolved(self, found: Sequence[Sequence[str | Request | Hit]]) -> list[list[str]]:
         """Everything put off, in one call of the backbone and one of the replacement."""
         parts = [part for row in found for part in row]
         asked = iter(self._base.ask([part for part in parts if isinstance(part, Request)]))
-        hits = [part for part in parts if isinstance(part, _Hit)]
+        hits = [part for part in parts if isinstance(part, Hit)]
         with self._limited():
             replaced = iter(self._replaced(hits))
-        later = {Request: asked, _Hit: replaced}
+        later = {Request: asked, Hit: replaced}
         return [[part if isinstance(part, str) else _text(next(later[type(part)])) for part in row] for row in found]
 
-    def _replaced(self, hits: Sequence[_Hit]) -> list[Answer]:
+    def _replaced(self, hits: Sequence[Hit]) -> list[Answer]:
         if not hits or not isinstance(self.editor, ReplacementEditor):
             return []
         return self.editor.replace([hit.request for hit in hits], [hit.knowledge for hit in hits])
@@ -166,13 +162,6 @@ def _leaks(item: Knowledge, shown: Sequence[Request]) -> bool:
 
 def _digests(request: Request) -> list[str]:
     return [image.digest for image in request.images]
-
-
-class _Hit(NamedTuple):
-    """A request that a replacement answers, given the knowledge that concerns it."""
-
-    request: Request
-    knowledge: Knowledge
 
 
 @contextmanager

@@ -38,6 +38,9 @@ class Angles(Router):
     def queries(self, requests: Sequence[Request]) -> Any:
         return self._unit([one.question for one in requests])
 
+    def fit(self, cases: Sequence[Case], **options: Any) -> Angles:
+        return self
+
     def state(self) -> dict[str, Tensor]:
         return {}
 

@@ -113,17 +113,17 @@ def test_a_stopped_training_resumes_to_the_same_weights(tmp_path: Path, name: st
     inherit = {"eyes_imitate": 1, "layer_imitate": 1}
     plan = Plan(phases, corpus=50, images=1, vision_steps=2, vision_batch=8, budget=600, save_every=1, **inherit)
     whole = train.train(name, tmp_path / "whole", plan, measure=1)
-    real = train._save
+    real = train.save_checkpoint
     calls = []
 
-    def stop_after_two(out: Path, model: object, optimiser: object, step: int) -> None:
-        real(out, model, optimiser, step)
+    def stop_after_two(file: Path, model: object, optimiser: object, step: int) -> None:
+        real(file, model, optimiser, step)
         calls.append(step)
         if step == 2 and calls.count(2) == 1:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "_save", stop_after_two)
+        patch.setattr(train, "save_checkpoint", stop_after_two)
         with pytest.raises(KeyboardInterrupt):
             train.train(name, tmp_path / "stopped", plan, measure=1)
     resumed = train.train(name, tmp_path / "stopped", plan, measure=1)
@@ -190,7 +190,7 @@ def maker_without_model() -> Maker:
 
 
 def test_learning_rate_warms_up_and_falls() -> None:
-    rates = [train._schedule(step, 100, 1.0, warmup=10) for step in range(100)]
+    rates = [train.schedule(step, 100, 1.0, warmup=10) for step in range(100)]
     assert rates[0] < rates[9] == pytest.approx(1.0)
     assert rates[-1] == pytest.approx(0.05, abs=0.01)
     assert torch.tensor(rates[10:]).diff().max() <= 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kedit.artefacts import read_json
+from kedit.commands.shared import params
 from kedit.errors import DataError
 
 if TYPE_CHECKING:
@@ -33,6 +34,20 @@ def folders(fitted: Sequence[str], names: Sequence[str]) -> dict[str, Path]:
         if not (found[name] / _FILE).is_file():
             raise DataError(f"{found[name]} holds no fitted editor: it has no {_FILE}; make one with: kedit train {name}")
     return found
+
+
+def make(spec: str, settings: Sequence[str], backbone: str, place: Path | None = None, **more: Any) -> Editor:
+    """The editor that is named: parameters by ``--set``, else ``more``, else those it was fitted with, else the backbone's.
+
+    ``place`` is the folder of what it learned, where there is one.
+    """
+    from kedit.methods import editor
+    from kedit.zoo.catalogue import editor_params
+
+    suggested = editor_params(backbone, spec.partition(":")[0])
+    if place is not None:
+        suggested |= stored_params(place, editor(spec, suggested).get_params())
+    return editor(spec, {**suggested, **more}, **params(spec, settings))
 
 
 def stored_params(folder: Path, defaults: Mapping[str, Any]) -> dict[str, Any]:

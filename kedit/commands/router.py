@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kedit.commands.fitted import folders, load, shipped, stored_params
+from kedit.commands.fitted import folders, load, make, shipped
 from kedit.commands.shared import (
     backbone_option,
     benchmark_option,
@@ -17,7 +17,6 @@ from kedit.commands.shared import (
     known_settings,
     loading_options,
     mapping_option,
-    params,
     set_option,
 )
 from kedit.errors import unknown_name
@@ -89,15 +88,10 @@ def _cases(benchmark: Benchmark, split: str, limit: int | None) -> Sequence[Case
 def _router(spec: str, settings: Sequence[str], backbone: str, fitted: Path | None, loading: dict[str, Any]) -> Router:
     """The router of an editor with what it learned; refuses an editor without one."""
     from kedit.backbone import load_backbone
-    from kedit.methods import editor as make
     from kedit.routers.routed import Routed
-    from kedit.zoo.catalogue import editor_params
 
     places = folders([f"{spec}={fitted}"], [spec]) if fitted else {}
-    suggested = editor_params(backbone, spec.partition(":")[0])
-    if fitted:
-        suggested |= stored_params(fitted, make(spec, suggested).get_params())
-    made = make(spec, suggested, **params(spec, settings))
+    made = make(spec, settings, backbone, fitted)
     if not isinstance(made, Routed):
         raise click.UsageError(f"{spec} has no router: it does not decide which requests an insert concerns")
     model = load_backbone(backbone, **loading)

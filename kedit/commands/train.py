@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kedit.artefacts import read_json, write_json
-from kedit.commands.shared import bars, params
+from kedit.commands import fitted
+from kedit.commands.shared import bars
 from kedit.config import difference, run_config
 from kedit.editor import Editor, Progress
 from kedit.errors import DataError, StoreError
@@ -30,15 +31,11 @@ FACTS, TRAINING = "train.json", "training"
 
 def make(spec: str, settings: Sequence[str], backbone: str, seed: int) -> Editor:
     """The editor to train; ``seed`` becomes its own parameter of that name where it has one that nothing else sets."""
-    from kedit.methods import editor
-    from kedit.zoo.catalogue import editor_params
-
-    suggested = editor_params(backbone, spec.partition(":")[0])
-    made = editor(spec, suggested, **params(spec, settings))
+    made = fitted.make(spec, settings, backbone)
     if type(made).fit is Editor.fit:
         raise click.UsageError(f"{spec} learns nothing before it inserts: use it as it is, with kedit run --editors {spec}")
     seeded = "seed" in made.get_params() and not any(setting.startswith(f"{spec}.seed=") for setting in settings)
-    return editor(spec, {**suggested, "seed": seed}, **params(spec, settings)) if seeded else made
+    return fitted.make(spec, settings, backbone, seed=seed) if seeded else made
 
 
 def cases(benchmark: Benchmark, limit: int | None, share: float, seed: int) -> tuple[list[Case], list[Case]]:

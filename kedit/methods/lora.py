@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,19 +16,13 @@ from kedit.backbone import HFBackbone
 from kedit.descent import descend
 from kedit.editor import WeightEditor
 from kedit.errors import DataError
+from kedit.lowrank import Factors, flipped, joined, pack, unpack
 from kedit.modules import layer_indices, matrices, trainable
 from kedit.trunk import capture, replay
 from kedit.types import Knowledge
 
 _ADAPTER = "default"
 _FACTORS = "factors.safetensors"
-
-
-class Factors(NamedTuple):
-    """One module's change: ``down`` (rank, inputs) and ``up`` (outputs, rank), fp32, whose product already holds the scale."""
-
-    down: Tensor
-    up: Tensor
 
 
 class LoRA(WeightEditor):
@@ -112,11 +106,7 @@ class LoRA(WeightEditor):
 
     def _dense(self, factors: Mapping[str, Factors]) -> dict[str, Tensor]:
         model = self.backbone_.model
-        found = {}
-        for name, (down, up) in factors.items():
-            product = up @ down  # (outputs, inputs)
-            found[f"{name}.weight"] = product if isinstance(model.get_submodule(name), nn.Linear) else product.T
-        return found
+        return {f"{name}.weight": pair.dense(flipped(model.get_submodule(name), name)) for name, pair in factors.items()}
 
     # -- artefacts -------------------------------------------------------------------------------------------------
 
@@ -131,19 +121,18 @@ class LoRA(WeightEditor):
         if not self.factors_:
             raise DataError("there is no edit to save as an adapter; insert knowledge first")
         names = list(next(iter(self.factors_.values())))
-        joined = {name: _join([factors[name] for factors in self.factors_.values()]) for name in names}
-        rank = max(pair.down.shape[0] for pair in joined.values())
-        flipped = not isinstance(self.backbone_.model.get_submodule(names[0]), nn.Linear)
+        whole = {name: joined([factors[name] for factors in self.factors_.values()]) for name in names}
+        rank = max(pair.down.shape[0] for pair in whole.values())
         config = LoraConfig(
             r=rank,
             lora_alpha=rank,
             target_modules=names,
-            fan_in_fan_out=flipped,
+            fan_in_fan_out=flipped(self.backbone_.model.get_submodule(names[0]), names[0]),
             base_model_name_or_path=self.backbone_.id,
             inference_mode=True,
         )
         tensors = {}
-        for name, pair in joined.items():
+        for name, pair in whole.items():
             tensors[f"base_model.model.{name}.lora_A.weight"] = pair.down
             tensors[f"base_model.model.{name}.lora_B.weight"] = pair.up
         save_tensors(Path(path) / "adapter_model.safetensors", tensors)
@@ -152,23 +141,19 @@ class LoRA(WeightEditor):
     def save_edits(self, path: str | Path) -> None:
         """As for every weight editor, plus the factors of each edit."""
         super().save_edits(path)
-        tensors: dict[str, Tensor] = {}
-        for number, factors in enumerate(self.factors_.values()):
-            for name, pair in factors.items():
-                tensors |= {f"{number}/{name}/down": pair.down, f"{number}/{name}/up": pair.up}
-        save_tensors(Path(path) / _FACTORS, tensors)
+        save_tensors(Path(path) / _FACTORS, pack(self.factors_))
 
     def load_edits(self, path: str | Path) -> None:
         """As for every weight editor; the loaded edits can be removed one by one."""
         self._require_attached()
         known = set(self.edits_)
-        tensors = load_tensors(Path(path) / _FACTORS)
+        file = Path(path) / _FACTORS
+        tensors = load_tensors(file)
+        factors = unpack(tensors, len({key.partition("/")[0] for key in tensors}), str(file))
         super().load_edits(path)
         device = self.backbone_.device
-        for number, edit_id in enumerate(edit for edit in self.edits_ if edit not in known):
-            names = [key.split("/")[1] for key in tensors if key.startswith(f"{number}/") and key.endswith("/down")]
-            pairs = {name: [tensors[f"{number}/{name}/{part}"].to(device) for part in Factors._fields] for name in names}
-            self.factors_[edit_id] = {name: Factors(*pair) for name, pair in pairs.items()}
+        for edit_id, pairs in zip((edit for edit in self.edits_ if edit not in known), factors, strict=True):
+            self.factors_[edit_id] = {name: Factors(*(part.to(device) for part in pair)) for name, pair in pairs.items()}
 
 
 @contextmanager
@@ -204,8 +189,3 @@ def _pair(layer: Any) -> tuple[nn.Parameter, nn.Parameter]:
 def _factors(layer: Any) -> Factors:
     down, up = _pair(layer)
     return Factors(down.detach().clone(), up.detach() * layer.scaling[_ADAPTER])
-
-
-def _join(pairs: Sequence[Factors]) -> Factors:
-    """One pair whose product is the sum of the products."""
-    return Factors(torch.cat([pair.down for pair in pairs]), torch.cat([pair.up for pair in pairs], dim=1))

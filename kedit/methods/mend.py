@@ -243,10 +243,7 @@ class MEND(WeightEditor):
     def deltas(self, knowledge: Knowledge) -> Mapping[str, Tensor]:
         """The same as changes of the weights, fp32, by parameter name."""
         flipped = self.overlay_.flipped
-        return {
-            f"{name}.weight": (up @ down).T if flipped[name] else up @ down
-            for name, (down, up) in self.factors(knowledge).items()
-        }
+        return {f"{name}.weight": pair.dense(flipped[name]) for name, pair in self.factors(knowledge).items()}
 
     def apply(self, edit_id: str, knowledge: Knowledge) -> None:
         self.overlay_.add(edit_id, self.factors(knowledge))

@@ -17,6 +17,7 @@ from kedit.backbone import load_backbone
 from kedit.errors import CheckpointError, DataError, NotAttachedError, NotFittedError
 from kedit.modules import layer_indices
 from kedit.rouge import rouge_l
+from kedit.routers.pairs import entries
 from kedit.training import Group, Team, Training, train
 from kedit.trunk import Captured, capture, replay, tensor_digest
 from kedit.types import Answer, Case, Knowledge, Request
@@ -40,15 +41,9 @@ class Lesson(NamedTuple):
 
 def lessons(cases: Sequence[Case]) -> list[Lesson]:
     """For every item of every chain its own request, and the probes of its step that have an answer of their own."""
-    found = []
-    for case in cases:
-        for step, entry in enumerate(case.chain, 1):
-            wanted = {entry.request: entry.answer}
-            for probe in case.probes:
-                if probe.step == step and probe.reference is not None:
-                    wanted.setdefault(probe.request, probe.reference)
-            found += [Lesson(entry, request, answer) for request, answer in wanted.items()]
-    return found
+    return [
+        Lesson(entry.knowledge, related.request, str(related.answer)) for entry in entries(cases) for related in entry.positives
+    ]
 
 
 class Replacement:
@@ -143,8 +138,7 @@ class Replacement:
             teaching.write()
             return self.quality(held_out)
 
-        per_epoch = -(-len(teaching) // self.batch_size) or None
-        settings = Training(epochs=self.epochs, batch_size=self.batch_size, seed=self.seed, validate_every=per_epoch)
+        settings = Training(epochs=self.epochs, batch_size=self.batch_size, seed=self.seed).validated_each_epoch(len(teaching))
         check = validate if held_out else None
         train(teaching, settings, out=out, validate=check, progress=progress, identity=self.identity(teaching.items))
         self.end(teaching)

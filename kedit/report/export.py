@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedit.artefacts import replace_file
+from kedit.artefacts import write_bytes
 from kedit.errors import StoreError
 from kedit.report.browser import browser_data
 from kedit.report.escape import html_text, markdown_cell
@@ -73,9 +73,5 @@ def safe_name(key: str) -> str:
 
 
 def _write(path: Path, text: str) -> Path:
-    replace_file(path, lambda part: _fill(part, text))
+    write_bytes(path, text.encode())
     return path
-
-
-def _fill(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")

@@ -5,7 +5,6 @@ A router is usable alone: ``attach -> fit | load -> score``, or with a memory: `
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from kedit.artefacts import load_tensors, read_json, save_tensors, write_json
 from kedit.errors import DataError, NotFittedError
 from kedit.memory import Memory
+from kedit.parameters import Parameters, plain
 from kedit.types import Case, Knowledge, Request
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Decision(NamedTuple):
     active: bool
 
 
-class Router(ABC):
+class Router(Parameters, ABC):
     """Maps requests and knowledge to unit vectors whose similarity says whether the knowledge concerns the request.
 
     Like an editor: keyword-only constructor arguments stored under their own names; what ``attach`` or ``fit`` build ends in
@@ -48,11 +48,6 @@ class Router(ABC):
 
     backbone_: Backbone
     threshold_: float
-
-    def get_params(self) -> dict[str, Any]:
-        """The constructor's arguments and their values, derived from its signature."""
-        names = [p.name for p in inspect.signature(type(self).__init__).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        return {name: getattr(self, name) for name in names}
 
     def attach(self, backbone: Backbone) -> Self:
         """Give the router the backbone whose requests it routes; returns self."""
@@ -105,6 +100,7 @@ class Router(ABC):
         """Whether the router can be used: ``fit`` or ``load`` was called (which set ``fitted_``)."""
         return bool(getattr(self, "fitted_", False))
 
+    @abstractmethod
     def fit(
         self,
         cases: Sequence[Case],
@@ -114,7 +110,6 @@ class Router(ABC):
         progress: Progress | None = None,
     ) -> Self:
         """Learn from training cases and return self; the backbone stays unchanged. Arguments as for ``Editor.fit``."""
-        raise NotImplementedError
 
     @abstractmethod
     def state(self) -> dict[str, Tensor]:
@@ -128,9 +123,9 @@ class Router(ABC):
         """Write ``router.json`` and ``router.safetensors`` to a folder."""
         if not self.fitted:
             raise NotFittedError(f"{type(self).__name__} has learned nothing yet; call fit(cases) or load(path) first")
-        plain = {k: v if isinstance(v, str | int | float | bool | None) else repr(v) for k, v in self.get_params().items()}
         save_tensors(Path(path) / "router.safetensors", self.state())
-        write_json(Path(path) / "router.json", {"router": type(self).__name__, "params": plain, "threshold": self.threshold_})
+        info = {"router": type(self).__name__, "params": plain(self.get_params()), "threshold": self.threshold_}
+        write_json(Path(path) / "router.json", info)
 
     def load(self, path: str | Path) -> Self:
         """Read what ``save`` wrote and return self; raises DataError for another router's files."""

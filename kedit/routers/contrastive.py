@@ -87,8 +87,8 @@ class HiddenRouter(Router):
 
     The paper's loss compares requests with one entry at a time, so that nothing trains which of several entries a request
     finds. With ``in_batch_negatives`` the keys of the other entries of the batch join the denominator of every positive, except
-    those of entries that share a request with this one; without, the loss is the paper's. AdamW without weight decay,
-    ``batch_size`` entries a step; the projection starts from ``seed`` at every ``fit``.
+    those of entries that share a request, or topic and language, with this one; without, the loss is the paper's. AdamW
+    without weight decay, ``batch_size`` entries a step; the projection starts from ``seed`` at every ``fit``.
 
     The threshold is ``threshold`` where given, else calibrated by the rule ``calibration`` (see ``calibrate``) on the pairs of
     the validation cases, or of the training cases where there are none (the paper).
@@ -176,10 +176,10 @@ class HiddenRouter(Router):
             raise DataError(f"{len(cases)} cases hold no knowledge to learn from; give training cases")
         learner = self._learner(cases)
         held_out = self._learner(val, learner.module) if val else None
-        per_epoch = -(-len(learner) // self.batch_size)
+        settings = Training(epochs=self.epochs, batch_size=self.batch_size, seed=self.seed)
         train(
             learner,
-            Training(epochs=self.epochs, batch_size=self.batch_size, seed=self.seed, validate_every=per_epoch),
+            settings.validated_each_epoch(len(learner)),
             out=out,
             validate=(lambda: -held_out.loss()) if held_out is not None else None,
             progress=progress,

@@ -21,6 +21,8 @@ class Related(NamedTuple):
 
     request: Request
     relation: str
+    answer: str | None = None
+    """What the entry answers to it; None where the request is not the entry's concern."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,17 @@ def _entry(case: Case, step: int) -> Entry:
     knowledge = case.chain[step - 1]
     own = knowledge.request
     probes = [probe for probe in case.probes if probe.step == step]
-    general = dict.fromkeys(p.request for p in probes if p.reference is not None and p.request != own)
+    general: dict[Request, str] = {}
+    for probe in probes:
+        if probe.reference is not None and probe.request != own:
+            general.setdefault(probe.request, probe.reference)
     kept = dict.fromkeys(p.request for p in probes if p.reference is None and p.request != own)
     others = dict.fromkeys(item.request for item in case.chain if item.request != own)
     negatives = {request: CROSS_SCENARIO if request.language == own.language else CROSS_LANGUAGE for request in kept}
     negatives |= dict.fromkeys(others, OTHER_MEMBER)
     return Entry(
         knowledge,
-        (Related(own, INSERTED), *(Related(request, GENERALITY) for request in general)),
+        (Related(own, INSERTED, knowledge.answer), *(Related(request, GENERALITY, said) for request, said in general.items())),
         tuple(Related(request, relation) for request, relation in negatives.items()),
         case.id,
         case.tags.get("scenario", ""),

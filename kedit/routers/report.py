@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kedit.artefacts import replace_file, write_json
+from kedit.artefacts import write_bytes, write_json
 from kedit.plots import save_plot
 from kedit.routers.diagnostics import Diagnosis, Outcome
 from kedit.routers.pairs import POSITIVE
@@ -79,8 +79,7 @@ def _table(rows: Sequence[Outcome], language: bool) -> list[str]:
 
 def write(found: Diagnosis, folder: Path) -> list[Path]:
     """Write ``router.md``, ``router.json`` and the figures (PNG and SVG) to a folder; gives their paths."""
-    text = to_text(found).encode()
-    replace_file(folder / "router.md", lambda part: _fill(part, text))
+    write_bytes(folder / "router.md", to_text(found).encode())
     write_json(folder / "router.json", to_json(found))
     figures = {
         "scores": scores_plot(found),
@@ -90,10 +89,6 @@ def write(found: Diagnosis, folder: Path) -> list[Path]:
     }
     files = [path for name, figure in figures.items() for path in save_plot(figure, folder / f"router_{name}")]
     return [folder / "router.md", folder / "router.json", *files]
-
-
-def _fill(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
 
 
 def scores_plot(found: Diagnosis) -> Figure:

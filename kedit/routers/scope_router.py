@@ -7,7 +7,6 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -263,7 +262,7 @@ class ScopeRouter(Router):
         self.build()
         learner, judge = self.learner(items), self.learner(held)
         settings = Training(epochs=self.epochs, batch_size=self.batch_size, seed=self.seed)
-        settings = replace(settings, validate_every=settings.steps_per_epoch(len(items)))
+        settings = settings.validated_each_epoch(len(items))
         validate = (lambda: -judge.mean_loss(self.batch_size)) if held else None
         self._live(True)
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,12 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from kedit.backbone import Backbone
 from kedit.editor import Editor
+from kedit.generators import set_generators
 from kedit.testing.modelstate import ModelState
 from kedit.types import Answer, Case, Knowledge, Request
 
@@ -59,9 +57,7 @@ class Bench:
 
     def insert(self, fact: Knowledge, editor: Editor | None = None) -> str:
         """Insert with all generators at the same start, so that an editor that draws numbers draws the same."""
-        random.seed(0)
-        np.random.seed(0)
-        torch.manual_seed(0)
+        set_generators(0)
         return (editor or self.editor).insert(fact)
 
     def reset(self) -> None:

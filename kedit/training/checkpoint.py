@@ -6,7 +6,6 @@ a kill nor a damaged disk block costs more than the steps since.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from torch import Tensor
 from kedit.artefacts import replace_file
 from kedit.config import difference
 from kedit.errors import StoreError
+from kedit.trunk import tensors_digest
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Checkpoint:
         if self.best is not None:
             tensors |= _prefixed(_BEST, self.best.state)
             facts["best"] = {"score": self.best.score, "step": self.best.step}
-        facts["digest"] = _digest(tensors)
+        facts["digest"] = tensors_digest(sorted(tensors.items()))
         text = json.dumps(facts, sort_keys=True)
         last = folder / LAST
 
@@ -103,7 +103,7 @@ def read(file: Path) -> Checkpoint | None:
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         log.warning("%s is damaged and passed over: %s", file, error)
         return None
-    if facts.pop("digest", None) != _digest(tensors):
+    if facts.pop("digest", None) != tensors_digest(sorted(tensors.items())):
         log.warning("%s is damaged and passed over: its content is not what was saved", file)
         return None
     best = facts["best"] and Best(**facts["best"], state=_under(_BEST, tensors))
@@ -147,12 +147,3 @@ def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
-    return digest.hexdigest()

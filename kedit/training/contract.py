@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from torch import Tensor
@@ -37,6 +37,10 @@ class Training:
     def steps_per_epoch(self, items: int) -> int:
         """Steps of the optimiser that one pass over so many items takes; the last one may have fewer items."""
         return -(-items // (self.batch_size * self.accumulate))
+
+    def validated_each_epoch(self, items: int) -> Training:
+        """The same settings, with a validation after every pass over so many items."""
+        return replace(self, validate_every=self.steps_per_epoch(items) or None)
 
 
 @dataclass(frozen=True)

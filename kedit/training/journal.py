@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kedit import jsonl
-from kedit.artefacts import replace_file
+from kedit.artefacts import write_bytes
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Journal:
         rows = [row for row in jsonl.read(self._file, strict=False) if row.get("step", 0) <= step]
         if self._file.exists():
             data = b"".join(jsonl.encode(row) for row in rows)
-            replace_file(self._file, lambda file: _write(file, data))
+            write_bytes(self._file, data)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Append the values of a step; what JSON has no number for (NaN, infinity) is written as null."""
@@ -63,7 +63,3 @@ def _events(folder: Path, step: int) -> Any:
         log.info("no TensorBoard event files: install kedit[tensorboard] to get them")
         return None
     return SummaryWriter(str(folder), purge_step=step + 1)
-
-
-def _write(file: Path, data: bytes) -> None:
-    file.write_bytes(data)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from kedit.generators import set_generators
+
 
 def permutation(items: int, seed: int, epoch: int) -> list[int]:
     """The order of the items in an epoch (from 0)."""
@@ -19,10 +21,7 @@ def permutation(items: int, seed: int, epoch: int) -> list[int]:
 
 def seed_step(seed: int, step: int) -> None:
     """Set the generators of Python, NumPy and torch (all devices) to where they are at the beginning of a step."""
-    number = random.Random(f"{seed}|step|{step}").getrandbits(32)
-    random.seed(number)
-    np.random.seed(number)
-    torch.manual_seed(number)
+    set_generators(random.Random(f"{seed}|step|{step}").getrandbits(32))
 
 
 @contextmanager

@@ -35,6 +35,16 @@ class Batch:
     pixels: Tensor | None
 
 
+def to_bytes(pixels: Tensor) -> Tensor:
+    """Pixels between -1 and 1 as uint8, in which they are kept."""
+    return ((pixels * 0.5 + 0.5) * 255).round().clamp(0, 255).to(torch.uint8)
+
+
+def from_bytes(kept: Tensor) -> Tensor:
+    """What ``to_bytes`` made, between -1 and 1 again."""
+    return kept.float() / 127.5 - 1.0
+
+
 class Pixels:
     """Scenes as the image processor sees them, rendered once each: uint8 (3, 64, 64), normalised on reading."""
 
@@ -49,9 +59,8 @@ class Pixels:
             from PIL import Image
 
             picture = Image.open(io.BytesIO(scene.render(spec, self.render_size))).convert("RGB")
-            pixels = self.recipe.pixels(self.processor, picture)
-            self.store[spec] = ((pixels * 0.5 + 0.5) * 255).round().clamp(0, 255).to(torch.uint8)
-        return self.store[spec].float() / 127.5 - 1.0
+            self.store[spec] = to_bytes(self.recipe.pixels(self.processor, picture))
+        return from_bytes(self.store[spec])
 
 
 class Encoder:

@@ -26,7 +26,7 @@ from kedit.backbone import load_backbone
 from kedit.benchmarks import scene
 from kedit.zoo.catalogue import PRESETS, recipe_of
 from kedit.zoo.catalogue import folder as folder_of
-from kedit.zoo.encode import Batch, Encoded, Encoder, Pixels, Scrambler, bucketed, collate
+from kedit.zoo.encode import Batch, Encoded, Encoder, Pixels, Scrambler, bucketed, collate, from_bytes
 from kedit.zoo.measure import abilities, card
 from kedit.zoo.plan import Plan
 from kedit.zoo.recipe import Recipe
@@ -51,14 +51,14 @@ def train(name: str, out: Path, plan: Plan | None = None, workers: int = 1, meas
     torch.manual_seed(plan.seed)
     model = recipe.make_model(processor.tokenizer).train()
     pixels = Pixels(processor, recipe)
-    images = _pictures(plan)
+    images = pictures(plan)
     _fill(pixels, images, out)
     if not recipe.kept:
         _eyes(recipe, model, pixels, images, plan, out)
     if not (out / LANGUAGE).exists():
         if parent := PRESETS[name].parent:
             _inherit(recipe, model, parent, processor, pixels, images, plan)
-        _save(out, model, _optimiser(model, plan.rate), 0)
+        save_checkpoint(out / LANGUAGE, model, make_optimiser(model, plan.rate), 0)
     if workers == 1:
         _language(0, 1, name, out, plan)
     else:
@@ -115,7 +115,8 @@ def _processor(recipe: Recipe, out: Path, plan: Plan) -> Any:
     return AutoProcessor.from_pretrained(folder)
 
 
-def _pictures(plan: Plan) -> dict[str, list[scene.SceneSpec]]:
+def pictures(plan: Plan) -> dict[str, list[scene.SceneSpec]]:
+    """What is shown in training, by scenario: drawn by the plan's seed, other jitter than any benchmark's."""
     rng = random.Random(f"{plan.seed}|pictures")
     return {name: [draw_spec(rng, name) for _ in range(plan.images)] for name in sorted(scenarios())}
 
@@ -132,20 +133,23 @@ def _fill(pixels: Pixels, images: dict[str, list[scene.SceneSpec]], out: Path) -
     torch.save(torch.stack([pixels.store[spec] for spec in specs]), file)
 
 
-def _schedule(step: int, total: int, rate: float, warmup: int = 40) -> float:
+def schedule(step: int, total: int, rate: float, warmup: int = 40) -> float:
+    """The rate at a step: a linear rise, then a cosine down to a twentieth."""
     if step < warmup:
         return rate * (step + 1) / warmup
     return rate * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup))))
 
 
-def _optimiser(module: nn.Module, rate: float) -> torch.optim.AdamW:
+def make_optimiser(module: nn.Module, rate: float) -> torch.optim.AdamW:
+    """AdamW with weight decay on matrices alone."""
     matrices = [p for p in module.parameters() if p.requires_grad and p.ndim >= 2]
     vectors = [p for p in module.parameters() if p.requires_grad and p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": 0.05}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98))
 
 
-def _step(model: nn.Module, optimiser: torch.optim.Optimizer, loss: Tensor, rate: float) -> None:
+def take_step(model: nn.Module, optimiser: torch.optim.Optimizer, loss: Tensor, rate: float) -> None:
+    """One step of the optimiser along a loss, at a rate, with the gradient's norm clipped."""
     for group in optimiser.param_groups:
         group["lr"] = rate
     optimiser.zero_grad(set_to_none=True)
@@ -179,14 +183,14 @@ def _eyes(recipe: Recipe, model: Any, pixels: Pixels, images: dict[str, list[sce
     sizes = (len(names), len(scene.palette()["colours"]), len(scene.COUNTS), len(scene.PLACES))
     head = nn.Linear(model.config.text_config.hidden_size, sum(sizes))
     both = nn.ModuleList([tower, head])
-    optimiser = _optimiser(both, plan.rate)
+    optimiser = make_optimiser(both, plan.rate)
     for step in range(plan.vision_steps):
         rows = torch.tensor(random.Random(f"{plan.seed}|eyes|{step}").sample(range(len(specs)), plan.vision_batch))
         # The mean over tokens, because attention averages too: what only one position says, language cannot read.
         pooled = recipe.features(model, torch.stack([pixels[specs[i]] for i in rows.tolist()])).mean(1)
         logits = head(F.normalize(pooled, dim=-1) * 16).split(sizes, dim=-1)
         loss = torch.stack([F.cross_entropy(part, labels[rows, at]) for at, part in enumerate(logits)]).sum()
-        _step(both, optimiser, loss, _schedule(step, plan.vision_steps, plan.rate))
+        take_step(both, optimiser, loss, schedule(step, plan.vision_steps, plan.rate))
         if step % 50 == 0 or step == plan.vision_steps - 1:
             right = [float((part.argmax(-1) == labels[rows, at]).float().mean()) for at, part in enumerate(logits)]
             log.info(
@@ -210,17 +214,17 @@ def _inherit(
     def draws() -> Iterator[Tensor]:
         for step in itertools.count():
             rows = random.Random(f"{plan.seed}|imitate|{step}").sample(range(len(specs)), plan.vision_batch)
-            yield everything[rows].float() / 127.5 - 1.0
+            yield from_bytes(everything[rows])
 
     imitate_eyes(
         recipe.eyes(model), lambda p: recipe.features(model, p), lambda p: teacher_recipe.features(parent, p), draws(),
-        plan.eyes_imitate, plan.rate, _step,
+        plan.eyes_imitate, plan.rate, take_step,
     )  # fmt: skip
     source = _Source(recipe, Maker(images, Scrambler(processor.tokenizer)), Encoder(processor, recipe), pixels, plan)
     with recipe.while_training():
         for at in missing:
             batches = (source.batch(step, 0) for step in itertools.count())
-            imitate_mixer(model, parent, at, batches, plan.layer_imitate, plan.rate, _step)
+            imitate_mixer(model, parent, at, batches, plan.layer_imitate, plan.rate, take_step)
 
 
 # -- language ------------------------------------------------------------------------------------------------------------
@@ -237,10 +241,11 @@ def weighted_loss(recipe: Recipe, model: Any, batch: Batch) -> Tensor:
     return (losses * weights).sum() / weights.sum()
 
 
-def _save(out: Path, model: nn.Module, optimiser: torch.optim.Optimizer, step: int) -> None:
-    partial = out / (LANGUAGE + ".tmp")
+def save_checkpoint(file: Path, model: nn.Module, optimiser: torch.optim.Optimizer, step: int) -> None:
+    """Write everything that the next step needs; the file is whole or not there."""
+    partial = file.with_suffix(".tmp")
     torch.save({"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step}, partial)
-    partial.replace(out / LANGUAGE)
+    partial.replace(file)
 
 
 def _language(rank: int, world: int, name: str, out: Path, plan: Plan) -> None:
@@ -252,26 +257,26 @@ def _language(rank: int, world: int, name: str, out: Path, plan: Plan) -> None:
     recipe = recipe_of(name)
     processor = _processor(recipe, out, plan)
     model = recipe.make_model(processor.tokenizer).train()
-    optimiser = _optimiser(model, plan.rate)
+    optimiser = make_optimiser(model, plan.rate)
     saved = torch.load(out / LANGUAGE, weights_only=True)
     model.load_state_dict(saved["model"])
     optimiser.load_state_dict(saved["optimiser"])
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)  # a batch without pictures leaves the eyes' gradients as they are
-    pixels, images = Pixels(processor, recipe), _pictures(plan)
+    pixels, images = Pixels(processor, recipe), pictures(plan)
     _fill(pixels, images, out)
     source = _Source(recipe, Maker(images, Scrambler(processor.tokenizer)), Encoder(processor, recipe), pixels, plan)
     began, seen, smooth = time.perf_counter(), 0, 0.0
     for step in range(saved["step"], plan.steps):
         phase, at = plan.phase(step)
-        rate = _schedule(at, phase.horizon, phase.rate)
+        rate = schedule(at, phase.horizon, phase.rate)
         with recipe.while_training():
             loss, tokens = _shared_step(model, optimiser, source, rate, step, rank, world)
         seen, smooth = seen + tokens, loss if not smooth else 0.95 * smooth + 0.05 * loss
         if rank == 0 and step % 20 == 0:
             log.info("language %d loss %.3f, %.0f tokens/s", step, smooth, seen * world / (time.perf_counter() - began))
         if rank == 0 and ((step + 1) % plan.save_every == 0 or step + 1 == plan.steps):
-            _save(out, model, optimiser, step + 1)
+            save_checkpoint(out / LANGUAGE, model, optimiser, step + 1)
     if world > 1:
         dist.destroy_process_group()
 

@@ -22,10 +22,11 @@ from torch.nn import functional as F
 from kedit.benchmarks import scene
 from kedit.zoo import tiny_clip
 from kedit.zoo.captions import Caption, caption, languages, maker_of
+from kedit.zoo.encode import from_bytes, to_bytes
 from kedit.zoo.measure_clip import write_card
 from kedit.zoo.plan import Plan
 from kedit.zoo.samples import Maker, scenarios
-from kedit.zoo.train import _optimiser, _pictures, _schedule, _step
+from kedit.zoo.train import make_optimiser, pictures, save_checkpoint, schedule, take_step
 
 log = logging.getLogger(__name__)
 CHECKPOINT = "clip.pt"
@@ -92,7 +93,7 @@ def train(out: Path, plan: ClipPlan | None = None, measure: int = 6) -> Path:
 
 def optimise(model: Any, source: Source, plan: ClipPlan, file: Path) -> None:
     """All steps from the last checkpoint in ``file`` on."""
-    optimiser = _optimiser(model, plan.rate)
+    optimiser = make_optimiser(model, plan.rate)
     start = 0
     if file.exists():
         saved = torch.load(file, weights_only=True)
@@ -102,7 +103,7 @@ def optimise(model: Any, source: Source, plan: ClipPlan, file: Path) -> None:
     began = time.process_time()
     for step in range(start, plan.steps):
         loss = loss_of(model, source.batch(step), plan)
-        _step(model, optimiser, loss, _schedule(step, plan.steps, plan.rate))
+        take_step(model, optimiser, loss, schedule(step, plan.steps, plan.rate))
         with torch.no_grad():
             model.logit_scale.clamp_(max=torch.tensor(LARGEST_SCALE).log())
         if step % 20 == 0:
@@ -110,13 +111,6 @@ def optimise(model: Any, source: Source, plan: ClipPlan, file: Path) -> None:
             log.info("clip %d loss %.3f, %.2f s/step", step, float(loss.detach()), taken)
         if (step + 1) % plan.save_every == 0 or step + 1 == plan.steps:
             save_checkpoint(file, model, optimiser, step + 1)
-
-
-def save_checkpoint(file: Path, model: Any, optimiser: torch.optim.Optimizer, step: int) -> None:
-    """Write everything that the next step needs; the file is whole or not there."""
-    partial = file.with_suffix(".tmp")
-    torch.save({"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step}, partial)
-    partial.replace(file)
 
 
 def loss_of(model: Any, batch: Batch, plan: ClipPlan) -> Tensor:
@@ -152,7 +146,7 @@ class Source:
     def __init__(self, plan: ClipPlan, preprocess: Any, tokenizer: Any, file: Path) -> None:
         self.plan = plan
         self.tokenizer = tokenizer
-        self.images = _pictures(Plan((), seed=plan.seed, images=plan.images))
+        self.images = pictures(Plan((), seed=plan.seed, images=plan.images))
         self.maker: Maker = maker_of(self.images, tokenizer.tokenizer)
         specs = [spec for group in self.images.values() for spec in group]
         if not file.exists():
@@ -165,7 +159,7 @@ class Source:
         names = rng.sample(sorted(self.images), min(self.plan.scenarios, len(self.images)))
         specs = [spec for name in names for spec in self._alike(rng, self.images[name])]
         found = [caption(self.maker, rng, spec, language) for spec in specs for language in languages(rng, self.plan.texts)]
-        pixels = torch.stack([self.pixels[spec] for spec in specs]).float() / 127.5 - 1.0
+        pixels = from_bytes(torch.stack([self.pixels[spec] for spec in specs]))
         return Batch(specs, pixels, found, self.ids([c.text for c in found]))
 
     def _alike(self, rng: random.Random, group: Sequence[scene.SceneSpec]) -> list[scene.SceneSpec]:
@@ -190,5 +184,5 @@ def rendered(specs: Sequence[scene.SceneSpec], preprocess: Any) -> Tensor:
     found = []
     for spec in specs:
         picture = Image.open(io.BytesIO(scene.render(spec))).convert("RGB")
-        found.append(((preprocess(picture) * 0.5 + 0.5) * 255).round().clamp(0, 255).to(torch.uint8))
+        found.append(to_bytes(preprocess(picture)))
     return torch.stack(found)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from kedit.modules import name_of
 from kedit.zoo.encode import Batch
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 def keep_layers(model: Any, parent: Any, kept: Sequence[int]) -> None:
     """Copy everything of a parent of the same class into a model with only its layers ``kept``, lowest first."""
-    prefix = next(name for name, module in parent.named_modules() if module is parent.get_decoder().layers)
+    prefix = name_of(parent, parent.get_decoder().layers)
     place = {f"{prefix}.{old}.": f"{prefix}.{new}." for new, old in enumerate(kept)}
     weights = {}
     for name, tensor in parent.state_dict().items():
