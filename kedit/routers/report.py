@@ -138,7 +138,11 @@ def _active(found: Diagnosis, score: float) -> bool:
 def outcome_plot(found: Diagnosis) -> Figure:
     """What became of the requests, by relation and size of the memory."""
     rows = found.by("memory", "relation")
-    figure, ax = _axes(f"{found.router}: activated right, wrong, or left alone", "share of requests", "")
+    figure, ax = _axes(
+        f"{found.router}: activated right, wrong, or left alone",
+        "share of requests (relation, entries in memory)\n* should be left alone",
+        "",
+    )
     figure.set_size_inches(6.4, 0.32 * len(rows) + 1.6)
     left = np.zeros(len(rows))
     for name, colour in _PARTS:
@@ -147,8 +151,7 @@ def outcome_plot(found: Diagnosis) -> Figure:
         left = left + shares
     ax.set_yticks(range(len(rows)), [f"{one.relation}{'' if one.relation in POSITIVE else ' *'}, {one.memory}" for one in rows])
     ax.invert_yaxis()
-    ax.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.18))
-    figure.text(0.99, 0.01, "relation, entries in memory; * should be left alone", ha="right", fontsize=7, color="#3b4652")
+    ax.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.17))
     return figure
 
 
@@ -160,7 +163,8 @@ def _axes(title: str, across: str, up: str) -> tuple[Figure, Axes]:
     ax.set(xlabel=across, ylabel=up)
     ax.set_title(title, fontsize=10, loc="left")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(color="#eceff1", zorder=0)
+    ax.grid(color="#eceff1")
+    ax.set_axisbelow(True)
     return figure, ax
 
 
