@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -62,4 +63,12 @@ def _events(folder: Path, step: int) -> Any:
     except ImportError:
         log.info("no TensorBoard event files: install kedit[tensorboard] to get them")
         return None
+    _after_the_last_file(folder)
     return SummaryWriter(str(folder), purge_step=step + 1)
+
+
+def _after_the_last_file(folder: Path) -> None:
+    """Wait, at most a second, until a new name sorts last: names hold whole seconds, and TensorBoard reads in name order."""
+    seconds = [int(second) for path in folder.glob("events.out.tfevents.*") if (second := path.name.split(".")[3]).isdigit()]
+    if seconds and 0 <= (left := max(seconds) + 1 - time.time()) <= 1:
+        time.sleep(left)
