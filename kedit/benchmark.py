@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol as Structural
 from typing import runtime_checkable
 
 from kedit.protocols import Protocol
 from kedit.types import Case
+
+GROUPS = {"topic_group": "topic group", "partition": "partition"}
+"""Tags that results are broken down by where a task names no others."""
 
 
 @dataclass(frozen=True)
@@ -16,21 +19,29 @@ class Dimension:
     """One thing that a task measures.
 
     ``name`` is what a probe's ``dimension`` holds, ``label`` what a table's heading shows. ``locality`` is true where the
-    edit should change nothing: the joint outcome of a case counts it as local rather than general.
+    edit should change nothing: the joint outcome of a case counts it as local rather than general. ``scoring`` names how its
+    answers are scored (see ``kedit.scoring``).
     """
 
     name: str
     label: str
     locality: bool = False
+    scoring: str = "rouge"
 
 
 @dataclass(frozen=True)
 class Task:
-    """A part of a benchmark: how its cases become inserts and questions, and which dimensions they are scored on."""
+    """A part of a benchmark: how its cases become inserts and questions, and which dimensions they are scored on.
+
+    ``headline`` is the one number that stands for the task beside other benchmarks: "overall" or the name of a measure.
+    ``groups`` maps the tags that tables are broken down by to what a heading calls them.
+    """
 
     name: str
     protocol: Protocol
     dimensions: tuple[Dimension, ...]
+    headline: str = "overall"
+    groups: Mapping[str, str] = field(default_factory=lambda: dict(GROUPS))
 
     def dimension(self, name: str) -> Dimension:
         """The dimension of that name; raises KeyError for a name the task does not have."""

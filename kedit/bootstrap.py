@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -44,6 +44,24 @@ def combined(values: Array, combine: Callable[[Array], Array]) -> Estimate | Non
     return _estimate(point, combine(_resampled_means(values)), int((~np.isnan(values)).any(axis=1).sum()))
 
 
+def of_sums(rows: Sequence[Mapping[str, float]], value: Callable[[Mapping[str, Array]], Array]) -> Estimate | None:
+    """An estimate of a function of sums over cases: ``value`` maps arrays of sums by name to an array of their shape.
+
+    ``rows`` are one case each; a name that a case lacks is 0. NaN is no value; None where the sums over all cases have none.
+    """
+    names = sorted({name for row in rows for name in row})
+    table = np.array([[row.get(name, 0.0) for name in names] for row in rows], dtype=np.float64).reshape(len(rows), len(names))
+
+    def of(sums: Array) -> Array:
+        return value({name: sums[:, j] for j, name in enumerate(names)}) if names else np.full(len(sums), np.nan)
+
+    point = of(table.sum(axis=0, keepdims=True))[0]
+    if not len(rows) or np.isnan(point):
+        return None
+    resampled = np.concatenate([of(weights @ table) for weights in _weights(len(rows))])
+    return _estimate(point, resampled, len(rows))
+
+
 def arithmetic(means: Array) -> Array:
     """Mean of the columns."""
     averaged: Array = means.mean(axis=1)
@@ -75,16 +93,18 @@ def _means(values: Array) -> Array:
 
 def _resampled_means(values: Array, seed: int = 0) -> Array:
     """Column means of each resample, (resamples, columns); NaN where a resample has no value of a column."""
-    cases = len(values)
+    resampled: Array = np.concatenate([_weighted(values, weights) for weights in _weights(len(values), seed)])
+    return resampled
+
+
+def _weights(cases: int, seed: int = 0) -> Iterator[Array]:
+    """How often each resample has each case, (resamples, cases), in parts that fit in memory."""
     generator = np.random.default_rng(seed)
     step = max(1, _CELLS // max(cases, 1))
-    parts = []
     for start in range(0, RESAMPLES, step):
         size = min(step, RESAMPLES - start)
         picks = generator.multinomial(cases, np.full(cases, 1 / cases), size=size) if cases else np.zeros((size, 0))
-        parts.append(_weighted(values, picks.astype(np.float64)))
-    resampled: Array = np.concatenate(parts)
-    return resampled
+        yield picks.astype(np.float64)
 
 
 def _weighted(values: Array, weights: Array) -> Array:

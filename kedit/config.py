@@ -9,6 +9,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -118,9 +119,10 @@ def _source(cls: type) -> dict[str, str]:
 def _task(task: Task, cases: Sequence[Case]) -> dict[str, Any]:
     protocol = task.protocol
     name = f"{getattr(protocol, '__module__', '')}.{getattr(protocol, '__qualname__', type(protocol).__name__)}"
-    dimensions = [{"name": d.name, "label": d.label, "locality": d.locality} for d in task.dimensions]
+    dimensions = [asdict(dimension) for dimension in task.dimensions]
     order = next((case.tags["order"] for case in cases if "order" in case.tags), None)
-    return {"protocol": name, "dimensions": dimensions, "cases": len(cases), "order": order}
+    shown = {"headline": task.headline, "groups": dict(task.groups)}
+    return {"protocol": name, "dimensions": dimensions, "cases": len(cases), "order": order, **shown}
 
 
 def _describe(value: Any) -> Any:

@@ -117,6 +117,14 @@ class Editor(Parameters, ABC):
         """Hook: what a reader of results should know of the work since ``attach``, such as a share of truncated texts."""
         return {}
 
+    def trace(self, requests: Sequence[Request]) -> list[Mapping[str, str | float]]:
+        """Hook: what was done with each request when it was asked last, for whoever reads the records.
+
+        The words are free; ``entry`` is the edit id of the knowledge that was used, ``title`` its title, ``similarity`` what
+        was compared with ``threshold``. Called right after ``generate`` or ``postpone`` got the same requests; asks no model.
+        """
+        return [{}] * len(requests)
+
     def insert(self, knowledge: Knowledge) -> str:
         """Insert one more item on top of those before it and return its edit id; on an error nothing has changed."""
         self._require_ready()

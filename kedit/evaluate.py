@@ -85,6 +85,7 @@ class _Question:
     after: int
     probe: int
     found: Asked | Request | Hit
+    trace: Mapping[str, str | float] = field(default_factory=dict)
 
 
 @dataclass
@@ -213,14 +214,16 @@ class _EditorRun:
         probes = [p for p in dict.fromkeys(event.probes) if (event.after, p) in attempt.missing]
         attempt.missing -= {(event.after, p) for p in probes}  # a protocol that asks the same twice has one record
         requests = [attempt.case.probes[p].request for p in probes]
-        found: Sequence[Asked | Request | Hit]
-        if self.deferred:
-            found = self.editor.postpone(requests)
-        elif self.plain:
-            found = [asked for request in requests for asked in self._generate([request])]
-        else:
-            found = self._generate(requests)
-        attempt.questions += [_Question(event.after, p, f) for p, f in zip(probes, found, strict=True)]
+        size = 1 if self.plain else max(len(requests), 1)
+        for start in range(0, len(requests), size):
+            asked = requests[start : start + size]
+            found = self.editor.postpone(asked) if self.deferred else self._generate(asked)
+            traces = self.editor.trace(asked)
+            if len(traces) != len(asked):
+                raise ContractError(f"{self.name}: trace() gave {len(traces)} results for {len(asked)} requests")
+            attempt.questions += [
+                _Question(event.after, *one) for one in zip(probes[start : start + size], found, traces, strict=True)
+            ]
 
     def _generate(self, requests: Sequence[Request]) -> list[Asked]:
         if not requests:
@@ -300,7 +303,8 @@ class _EditorRun:
             tokens=answer.tokens,
             seconds=question.found.seconds,
             flags=flags_of(answer, probe.request.language, reference_tokens=self._tokens(reference), max_new_tokens=limit),
-            tags=dict(attempt.case.tags),
+            tags={**attempt.case.tags, **probe.tags},
+            trace=question.trace,
         )
 
     def _tokens(self, text: str) -> int:

@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from kedit.benchmark import Dimension
-from kedit.bootstrap import Array, Estimate, arithmetic, column_means, combined, harmonic
+from kedit.bootstrap import Array, Estimate, arithmetic, column_means, combined, harmonic, of_sums
 from kedit.flags import FLAGS
 from kedit.protocols import RELIABILITY
-from kedit.rouge import rouge_l
+from kedit.scoring import Scorer, by_dimension, rouge_scorer, scoring
 from kedit.types import Record
 
 OVERALL = "overall"
-
-
-class Score(NamedTuple):
-    """A value from 0 to 100, or None with the reason why there is none."""
-
-    value: float | None
-    reason: str = ""
-
-
-Scorer = Callable[[Record], Score]
-
-
-def rouge_scorer(rouge: str = "multilingual") -> Scorer:
-    """ROUGE-L of output against reference, 0 to 100; a reference without a word is unscored, never 0."""
-
-    def score(record: Record) -> Score:
-        value = rouge_l(record.output, record.reference, rouge=rouge)
-        if value is not None:
-            return Score(value)
-        return Score(None, "no word in output and reference" if not record.output.strip() else "no word in the reference")
-
-    return score
 
 
 @dataclass(frozen=True)
@@ -112,7 +89,7 @@ def summarise(
     chain's steps together. ``order`` picks the chains of one order (by default that of the first record): two orders
     are never mixed. ``base`` are the records of the editor that does nothing, on the same cases.
     """
-    score = scorer or rouge_scorer()
+    score = scorer or by_dimension(dimensions)
     names = [dimension.name for dimension in dimensions]
     wanted = order or first_order(records)
     kept = final_records(in_order(records, wanted))
@@ -137,6 +114,28 @@ def summarise(
         unscored=dict(sorted(reasons.items())),
         failures=failures,
     )
+
+
+def measures(
+    records: Sequence[Record], dimensions: Sequence[Dimension], *, order: str | None = None
+) -> dict[str, Estimate | None]:
+    """By name: every measure of the ways in which the dimensions are scored, with an interval over cases.
+
+    Each is computed over the records of all dimensions that are scored in its way, asked after the whole chain. The name of a
+    measure that two ways share is that of the first. None where it has no value.
+    """
+    kept = final_records(in_order(records, order or first_order(records)))
+    found: dict[str, Estimate | None] = {}
+    for name in dict.fromkeys(dimension.scoring for dimension in dimensions):
+        scored = {dimension.name for dimension in dimensions if dimension.scoring == name}
+        cases: dict[str, list[Record]] = {}
+        for record in kept:
+            if record.dimension in scored:
+                cases.setdefault(record.case, []).append(record)
+        for measure in scoring(name).measures:
+            rows = [measure.counts(members) for _, members in sorted(cases.items())]
+            found.setdefault(measure.name, of_sums(rows, measure.value))
+    return found
 
 
 def compare(

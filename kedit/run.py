@@ -14,7 +14,8 @@ from kedit.store import CONFIG, TIMING, read_failures, read_notes, read_records,
 from kedit.types import Record
 
 if TYPE_CHECKING:
-    from kedit.metrics import Scorer, Scores
+    from kedit.metrics import Scores
+    from kedit.scoring import Scorer
 
 
 class Run:

@@ -82,13 +82,15 @@ class Probe:
     """One question that measures one dimension of an edit.
 
     ``reference`` is the wanted answer; None means "what the unedited backbone says", which is asked before any edit.
-    ``step`` is the 1-based position in the chain of the knowledge that the probe belongs to.
+    ``step`` is the 1-based position in the chain of the knowledge that the probe belongs to. ``tags`` are added to the
+    case's own in the record: what scoring needs to know of the question, such as the options of a choice.
     """
 
     dimension: str
     request: Request
     reference: str | None
     step: int = 1
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,11 @@ class Record:
     seconds: float
     flags: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    """Those of the case and of the probe."""
+    trace: Mapping[str, str | float] = field(default_factory=dict)
+    """What the editor says it did with the request, such as the entry it found and how similar that is."""
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """By name: what only the model could tell when it was asked, such as teacher-forced accuracy."""
 
     @property
     def key(self) -> tuple[str, str, int, int]:

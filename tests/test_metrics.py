@@ -9,7 +9,8 @@ import pytest
 from fakes import SEQUENTIAL, SINGLE
 
 from kedit.bootstrap import Estimate, column_means, combined, harmonic
-from kedit.metrics import Score, Thresholds, compare, final_records, first_order, grouped, retention, rouge_scorer, summarise
+from kedit.metrics import Thresholds, compare, final_records, first_order, grouped, retention, summarise
+from kedit.scoring import Score, rouge_scorer
 from kedit.types import Record
 
 NAMES = [dimension.name for dimension in SINGLE]

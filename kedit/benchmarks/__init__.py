@@ -16,6 +16,13 @@ T = TypeVar("T")
 BENCHMARKS: dict[str, str] = {
     "kibench": "kedit.benchmarks.kibench:KIBench",
     "kibench-open": "kedit.benchmarks.kibench_open:KIBenchOpen",
+    "crope": "kedit.benchmarks.crope:CROPE",
+    "mini-crope": "kedit.benchmarks.mini_crope:MiniCROPE",
+    "kviscuit": "kedit.benchmarks.kviscuit:KViscuit",
+    "mini-kviscuit": "kedit.benchmarks.mini_kviscuit:MiniKViscuit",
+    "pope": "kedit.benchmarks.pope:POPE",
+    "cvqa": "kedit.benchmarks.cvqa:CVQA",
+    "easyedit": "kedit.benchmarks.easyedit:EasyEdit",
 }
 GROUP = "kedit.benchmarks"
 

@@ -11,11 +11,12 @@ from typing import Any
 from kedit.casebook import read_cases, read_image
 from kedit.errors import ImageError
 from kedit.images import open_image
-from kedit.metrics import Thresholds, rouge_scorer
+from kedit.metrics import Thresholds
 from kedit.protocols import RELIABILITY
 from kedit.report.escape import visible
 from kedit.report.results import Results
 from kedit.report.tables import evenly_spaced
+from kedit.scoring import Scorer, by_dimension
 from kedit.types import Record
 
 MOST_CASES = 400
@@ -63,7 +64,6 @@ class _Book:
 
     def __init__(self, results: Results) -> None:
         self.results = results
-        self.score = rouge_scorer()
 
     @cached_property
     def asked(self) -> dict[tuple[str, str], list[tuple[str, Record]]]:
@@ -109,9 +109,18 @@ class _Book:
         }
 
     def _answer(self, record: Record) -> dict[str, Any]:
-        score = self.score(record)
+        score = self._scorer(record.task)(record)
         value = None if score.value is None else round(score.value, 1)
         return {"after": record.asked_at, "text": record.output, "score": value, "why": score.reason, "flags": list(record.flags)}
+
+    def _scorer(self, task: str) -> Scorer:
+        if task not in self._scorers:
+            self._scorers[task] = by_dimension(self.results.run.dimensions(task))
+        return self._scorers[task]
+
+    @cached_property
+    def _scorers(self) -> dict[str, Scorer]:
+        return {}
 
     def thumbnails(self, cases: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         """A data URI per digest that the cases show, each once; without those that are not kept or cannot be opened."""
