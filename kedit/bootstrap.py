@@ -44,22 +44,40 @@ def combined(values: Array, combine: Callable[[Array], Array]) -> Estimate | Non
     return _estimate(point, combine(_resampled_means(values)), int((~np.isnan(values)).any(axis=1).sum()))
 
 
+@dataclass(frozen=True)
+class Sums:
+    """Sums over ``n`` cases by name, (1,), and over each resample of them, (resamples,)."""
+
+    whole: Mapping[str, Array]
+    resampled: Mapping[str, Array]
+    n: int
+
+    def estimate(self, value: Callable[[Mapping[str, Array]], Array]) -> Estimate | None:
+        """An estimate of a function of the sums; NaN is no value, and None where the sums over all cases have none."""
+        if not self.whole or np.isnan(point := value(self.whole)[0]):
+            return None
+        return _estimate(point, value(self.resampled), self.n)
+
+
+def sums(rows: Sequence[Mapping[str, float]]) -> Sums:
+    """Sums of numbers by name, of one case each, drawn once for all that is computed from them; a name a case lacks is 0."""
+    names = sorted({name for row in rows for name in row})
+    table = np.array([[row.get(name, 0.0) for name in names] for row in rows], dtype=np.float64).reshape(len(rows), len(names))
+    resampled = np.concatenate([weights @ table for weights in resample_weights(len(rows))])
+    columns = dict(enumerate(names))
+    return Sums(
+        {name: table[:, j].sum(keepdims=True) for j, name in columns.items()},
+        {name: resampled[:, j] for j, name in columns.items()},
+        len(rows),
+    )
+
+
 def of_sums(rows: Sequence[Mapping[str, float]], value: Callable[[Mapping[str, Array]], Array]) -> Estimate | None:
     """An estimate of a function of sums over cases: ``value`` maps arrays of sums by name to an array of their shape.
 
     ``rows`` are one case each; a name that a case lacks is 0. NaN is no value; None where the sums over all cases have none.
     """
-    names = sorted({name for row in rows for name in row})
-    table = np.array([[row.get(name, 0.0) for name in names] for row in rows], dtype=np.float64).reshape(len(rows), len(names))
-
-    def of(sums: Array) -> Array:
-        return value({name: sums[:, j] for j, name in enumerate(names)}) if names else np.full(len(sums), np.nan)
-
-    point = of(table.sum(axis=0, keepdims=True))[0]
-    if not len(rows) or np.isnan(point):
-        return None
-    resampled = np.concatenate([of(weights @ table) for weights in _weights(len(rows))])
-    return _estimate(point, resampled, len(rows))
+    return sums(rows).estimate(value)
 
 
 def arithmetic(means: Array) -> Array:
@@ -93,11 +111,11 @@ def _means(values: Array) -> Array:
 
 def _resampled_means(values: Array, seed: int = 0) -> Array:
     """Column means of each resample, (resamples, columns); NaN where a resample has no value of a column."""
-    resampled: Array = np.concatenate([_weighted(values, weights) for weights in _weights(len(values), seed)])
+    resampled: Array = np.concatenate([_weighted(values, weights) for weights in resample_weights(len(values), seed)])
     return resampled
 
 
-def _weights(cases: int, seed: int = 0) -> Iterator[Array]:
+def resample_weights(cases: int, seed: int = 0) -> Iterator[Array]:
     """How often each resample has each case, (resamples, cases), in parts that fit in memory."""
     generator = np.random.default_rng(seed)
     step = max(1, _CELLS // max(cases, 1))

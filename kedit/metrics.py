@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from kedit.benchmark import Dimension
-from kedit.bootstrap import Array, Estimate, arithmetic, column_means, combined, harmonic, of_sums
+from kedit.bootstrap import Array, Estimate, Sums, arithmetic, column_means, combined, harmonic, of_sums, sums
+from kedit.errors import unknown_name
 from kedit.flags import FLAGS
 from kedit.protocols import RELIABILITY
-from kedit.scoring import Scorer, by_dimension, rouge_scorer, scoring
+from kedit.scoring import Measure, Scorer, by_dimension, legacy, scoring
 from kedit.types import Record
 
 OVERALL = "overall"
@@ -93,7 +94,7 @@ def summarise(
     names = [dimension.name for dimension in dimensions]
     wanted = order or first_order(records)
     kept = final_records(in_order(records, wanted))
-    values = _case_values(kept, names, score)
+    values = case_values(kept, names, score)
     table = _array(values, names)
     means = dict(zip(names, column_means(table), strict=True))
     reasons = Counter(s.reason or "no reason given" for r in kept if (s := score(r)).value is None)
@@ -109,7 +110,7 @@ def summarise(
         harmonic=combined(table, harmonic),
         missing=tuple(name for name, mean in means.items() if mean is None),
         joint=_joint(values, dimensions, thresholds or Thresholds()),
-        gain=None if base is None else _gain(values, _case_values(final_records(in_order(base, wanted)), names, score), names),
+        gain=None if base is None else _gain(values, case_values(final_records(in_order(base, wanted)), names, score), names),
         flags={flag: sum(flag in r.flags for r in kept) for flag in FLAGS},
         unscored=dict(sorted(reasons.items())),
         failures=failures,
@@ -122,34 +123,87 @@ def measures(
     """By name: every measure of the ways in which the dimensions are scored, with an interval over cases.
 
     Each is computed over the records of all dimensions that are scored in its way, asked after the whole chain. The name of a
-    measure that two ways share is that of the first. None where it has no value.
+    measure that two ways share is that of the first. None where it has no value. Teacher-forced metrics come last where the
+    records hold them.
     """
     kept = final_records(in_order(records, order or first_order(records)))
-    found: dict[str, Estimate | None] = {}
-    for name in dict.fromkeys(dimension.scoring for dimension in dimensions):
-        scored = {dimension.name for dimension in dimensions if dimension.scoring == name}
-        cases: dict[str, list[Record]] = {}
-        for record in kept:
-            if record.dimension in scored:
-                cases.setdefault(record.case, []).append(record)
-        for measure in scoring(name).measures:
-            rows = [measure.counts(members) for _, members in sorted(cases.items())]
-            found.setdefault(measure.name, of_sums(rows, measure.value))
+    drawn: dict[object, Sums] = {}  # measures of the same counts share their resamples
+    found = {}
+    for name, offer in offered(kept, dimensions).items():
+        source = (offer.measure.counts, offer.measure.unit, offer.dimensions)
+        if source not in drawn:
+            drawn[source] = sums(list(offer.rows(kept).values()))
+        found[name] = drawn[source].estimate(offer.measure.value)
     return found
 
 
-def compare(
-    a: Sequence[Record], b: Sequence[Record], dimension: str | Sequence[str], *, scorer: Scorer | None = None
+def measure(
+    records: Sequence[Record], dimensions: Sequence[Dimension], name: str, *, order: str | None = None
 ) -> Estimate | None:
-    """Paired bootstrap of a minus b on the cases that both have, for one dimension or the mean of several.
+    """One of the measures; raises UnknownNameError for one that the dimensions' scorings do not have."""
+    kept = final_records(in_order(records, order or first_order(records)))
+    offer = chosen(offered(kept, dimensions), name)
+    return of_sums(list(offer.rows(kept).values()), offer.measure.value)
 
-    None when they share no scored case. Records of one task and one order are expected, of which those asked after the
-    whole chain count.
+
+def measure_gain(
+    records: Sequence[Record], base: Sequence[Record], dimensions: Sequence[Dimension], name: str, *, order: str | None = None
+) -> Estimate | None:
+    """A measure of the records minus that of the editor that does nothing, on the cases that both have, resampled together.
+
+    Raises UnknownNameError for a measure that the dimensions' scorings do not have.
     """
-    names = [dimension] if isinstance(dimension, str) else list(dimension)
-    score = scorer or rouge_scorer()
-    left, right = (_case_values(final_records(records), names, score) for records in (a, b))
-    return combined(_differences(left, right, names), arithmetic)
+    wanted = order or first_order(records)
+    kept, floor = (final_records(in_order(found, wanted)) for found in (records, base))
+    offer = chosen(offered([*kept, *floor], dimensions), name)
+    own, other = offer.rows(kept), offer.rows(floor)
+    rows = [
+        {**{f"a {key}": n for key, n in own[unit].items()}, **{f"b {key}": n for key, n in other[unit].items()}}
+        for unit in own
+        if unit in other
+    ]
+
+    def difference(columns: Mapping[str, Array]) -> Array:
+        sides = [{key[2:]: values for key, values in columns.items() if key.startswith(side)} for side in ("a ", "b ")]
+        return offer.measure.value(sides[0]) - offer.measure.value(sides[1])
+
+    return of_sums(rows, difference)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A measure, and the dimensions whose records it is computed over."""
+
+    measure: Measure
+    dimensions: frozenset[str]
+
+    def rows(self, records: Iterable[Record]) -> dict[str, Mapping[str, float]]:
+        """The counts of each case, or of each unit of the measure, that has some, in a fixed order."""
+        units: dict[str, list[Record]] = {}
+        for record in records:
+            unit = record.case if self.measure.unit is None else record.tags.get(self.measure.unit)
+            if record.dimension in self.dimensions and unit is not None:
+                units.setdefault(unit, []).append(record)
+        counted = {unit: self.measure.counts(members) for unit, members in sorted(units.items())}
+        return {unit: counts for unit, counts in counted.items() if counts}
+
+
+def offered(records: Sequence[Record], dimensions: Sequence[Dimension]) -> dict[str, Offer]:
+    """The measures of the ways in which the dimensions are scored, by name, and of what the records have measured."""
+    found: dict[str, Offer] = {}
+    for name in dict.fromkeys(dimension.scoring for dimension in dimensions):
+        scored = frozenset(dimension.name for dimension in dimensions if dimension.scoring == name)
+        for measure in scoring(name).measures:
+            found.setdefault(measure.name, Offer(measure, scored))
+    every = frozenset(dimension.name for dimension in dimensions)
+    return found | {measure.name: Offer(measure, every) for measure in legacy.measures(records, dimensions)}
+
+
+def chosen(offers: Mapping[str, Offer], name: str) -> Offer:
+    """The measure of that name; raises UnknownNameError, which lists what there is."""
+    if name not in offers:
+        raise unknown_name("measure", name, offers, f"{OVERALL!r} is the mean over dimensions.")
+    return offers[name]
 
 
 def first_order(records: Iterable[Record]) -> str | None:
@@ -172,11 +226,17 @@ def grouped(records: Iterable[Record], tag: str) -> dict[str, list[Record]]:
 
 
 def chain_lengths(records: Iterable[Record]) -> dict[str, int]:
-    """Length of each case's chain: the last step that any of its records belongs to or was asked after."""
+    """Length of each case's chain: the last step that any of its records belongs to or was asked after.
+
+    It is 0 for a case of which nothing was asked after an insert: one with nothing to insert.
+    """
     lengths: dict[str, int] = {}
+    inserted = set()
     for record in records:
         lengths[record.case] = max(lengths.get(record.case, 0), record.step, record.asked_at)
-    return lengths
+        if record.asked_at:
+            inserted.add(record.case)
+    return {case: length if case in inserted else 0 for case, length in lengths.items()}
 
 
 def final_records(records: Sequence[Record]) -> list[Record]:
@@ -185,88 +245,7 @@ def final_records(records: Sequence[Record]) -> list[Record]:
     return [record for record in records if record.asked_at == lengths[record.case]]
 
 
-@dataclass(frozen=True)
-class Retention:
-    """The matrix R[t][i]: Reliability of the item inserted at step i+1, asked after step t+1, mean over ``cases`` chains.
-
-    ``languages`` are those of the steps. ``forgetting[i]`` is R[i][i] minus the last row's R[-1][i], paired by case
-    (positive: lost); the last step's is 0. ``mean_forgetting`` averages all steps but the last. ``base`` is the row of the
-    unedited model, None without it. An entry without a value is None.
-    """
-
-    order: str | None
-    cases: int
-    languages: tuple[str, ...]
-    matrix: tuple[tuple[Estimate | None, ...], ...]
-    forgetting: tuple[Estimate | None, ...]
-    mean_forgetting: Estimate | None
-    base: tuple[Estimate | None, ...] | None = field(default=None)
-
-    @property
-    def last(self) -> tuple[Estimate | None, ...]:
-        """What is left of each step after the whole chain."""
-        return self.matrix[-1] if self.matrix else ()
-
-
-def retention(
-    records: Sequence[Record], *, order: str | None = None, base: Sequence[Record] | None = None, scorer: Scorer | None = None
-) -> Retention:
-    """The retention matrix of one editor's records of a task asked by ``protocols.retention`` (paper, Fig. 6).
-
-    ``order`` picks the chains of one order, by default that of the first record; ``base`` are the records of the editor
-    that does nothing, for the row before any insert. Steps asked never are None.
-    """
-    score = scorer or rouge_scorer()
-    wanted = order or first_order(records)
-    kept = [record for record in in_order(records, wanted) if record.dimension == RELIABILITY]
-    length = max(chain_lengths(kept).values(), default=0)
-    cells = _cells(kept, score)
-    cube = np.full((len(cells), length, length), np.nan)
-    for c, case in enumerate(sorted(cells)):
-        for (t, i), value in cells[case].items():
-            if t >= 1:
-                cube[c, t - 1, i - 1] = value
-    flat = column_means(cube.reshape(len(cells), length * length))
-    lost = np.stack([cube[:, i, i] - cube[:, -1, i] for i in range(length)], axis=1) if length else np.zeros((0, 0))
-    row = None if base is None else _last_row(in_order(base, wanted), length, score)
-    return Retention(
-        order=wanted,
-        cases=len(cells),
-        languages=_languages(kept, length),
-        matrix=tuple(tuple(flat[t * length : (t + 1) * length]) for t in range(length)),
-        forgetting=tuple(column_means(lost)),
-        mean_forgetting=combined(lost[:, :-1], arithmetic) if length > 1 else None,
-        base=row,
-    )
-
-
-def _last_row(records: Sequence[Record], length: int, score: Scorer) -> tuple[Estimate | None, ...]:
-    cells = _cells([r for r in final_records(records) if r.dimension == RELIABILITY], score)
-    row = np.full((len(cells), length), np.nan)
-    for c, case in enumerate(sorted(cells)):
-        for (_, i), value in cells[case].items():
-            if i <= length:
-                row[c, i - 1] = value
-    return tuple(column_means(row))
-
-
-def _cells(records: Iterable[Record], score: Scorer) -> dict[str, dict[tuple[int, int], float]]:
-    """Per case the mean score of each (asked_at, step)."""
-    found: dict[str, dict[tuple[int, int], list[float]]] = {}
-    for record in records:
-        cell = found.setdefault(record.case, {}).setdefault((record.asked_at, record.step), [])
-        value = score(record).value
-        if value is not None:
-            cell.append(value)
-    return {case: {at: float(np.mean(sorted(v))) for at, v in cells.items() if v} for case, cells in found.items()}
-
-
-def _languages(records: Iterable[Record], length: int) -> tuple[str, ...]:
-    by_step = {record.step: record.language for record in sorted(records, key=lambda r: r.key, reverse=True)}
-    return tuple(by_step.get(step, "") for step in range(1, length + 1))
-
-
-def _case_values(records: Iterable[Record], names: Sequence[str], score: Scorer) -> dict[str, dict[str, float]]:
+def case_values(records: Iterable[Record], names: Sequence[str], score: Scorer) -> dict[str, dict[str, float]]:
     """Per case the value of each dimension: the mean over its steps of the mean over a step's probes."""
     found: dict[str, dict[str, dict[int, list[float]]]] = {}
     for record in records:

@@ -24,6 +24,10 @@ _ALEF = str.maketrans("أإآٱ", "اااا")
 _LETTERS = str.maketrans("ىةؤئ", "يهوي")
 
 
+SENTENCE = 5
+"""Tokens from which on an answer is a sentence, which two cases do not share by chance."""
+
+
 class Tokenizer(Protocol):
     """What ``rouge_score`` accepts as a tokenizer."""
 
@@ -54,6 +58,11 @@ class MultilingualTokenizer:
             text = text.translate(_LETTERS)
         tokens: list[str] = _TOKEN.findall(text)
         return tokens
+
+
+def is_sentence(text: str) -> bool:
+    """Whether a text has so many tokens (5) that two cases with the same one state the same knowledge."""
+    return len(MultilingualTokenizer().tokenize(text)) >= SENTENCE
 
 
 def _stock() -> Tokenizer:

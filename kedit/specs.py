@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from kedit.errors import UnknownNameError, unknown_name
+from kedit.errors import DataError, UnknownNameError, unknown_name
 
 
 def resolve(spec: str, known: Mapping[str, str], group: str, kind: str) -> type:
@@ -87,3 +90,28 @@ def _from_file(place: str, spec: str, kind: str) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def parameters_of(spec: str) -> tuple[str, dict[str, Any]]:
+    """A spec's name and its parameters, which begin at the first colon that a ``word=`` follows: ``name:demos=4,seed=1``.
+
+    Values are Python literals, or bare words, which are texts. Raises DataError for what cannot be read.
+    """
+    found = re.search(r":\s*(?=[^\W\d]\w*\s*=)", spec)
+    if found is None:
+        return spec, {}
+    name, text = spec[: found.start()], spec[found.end() :]
+    try:
+        call = ast.parse(f"_({text})", mode="eval").body
+        if not isinstance(call, ast.Call) or call.args:
+            raise ValueError("a value without a name")
+        return name, {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError) as error:
+        raise DataError(
+            f"cannot read the parameters {text!r} of {name!r} ({getattr(error, 'msg', error)}); "
+            "write name=value,name=value with Python literals, such as lr=1e-3,layers=(-1,)"
+        ) from error
+
+
+def _value(node: ast.expr) -> Any:
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)

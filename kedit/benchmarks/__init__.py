@@ -1,16 +1,16 @@
-"""Benchmarks by name, and what they share: reading files of rows, and cases that are made when they are asked for."""
+"""Benchmarks by name, and what they share: cases that are made when they are asked for."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from inspect import getdoc, signature
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 from kedit.benchmark import Benchmark
-from kedit.errors import DataError, UnknownNameError
-from kedit.specs import resolve
+from kedit.benchmarks.objects import read_objects as read_objects
+from kedit.errors import UnknownNameError, unknown_name
+from kedit.specs import parameters_of, resolve
 
 T = TypeVar("T")
 BENCHMARKS: dict[str, str] = {
@@ -30,9 +30,11 @@ GROUP = "kedit.benchmarks"
 def benchmark(name: str, **options: Any) -> Benchmark:
     """A benchmark: ``"kibench-open"``, ``"kibench:PATH"`` (a folder of data), ``"module:Class"`` or ``"file.py:Class"``.
 
-    ``options`` go to its constructor. Raises UnknownNameError, which lists the nearest names, and TypeError for an option
-    that the benchmark does not take.
+    Options may follow a colon, as Python literals or bare words: ``"kviscuit:PATH:circular=True"``; ``options`` go before
+    them. Raises UnknownNameError, which lists the nearest, for a name or an option, and DataError for unreadable options.
     """
+    name, given = parameters_of(name)
+    options = {**given, **options}
     short, colon, path = name.partition(":")
     if colon and short in BENCHMARKS:
         name, options = short, {"path": path, **options}
@@ -41,6 +43,10 @@ def benchmark(name: str, **options: Any) -> Benchmark:
         raise UnknownNameError(
             f"benchmark {name!r} is read from files: write {name}:PATH with the folder or file that holds them"
         )
+    known = [parameter.name for parameter in signature(made).parameters.values()]
+    for option in options:
+        if option not in known:
+            raise unknown_name(f"option of the benchmark {name.partition(':')[0]}", option, known)
     found: Benchmark = made(**options)
     return found
 
@@ -90,50 +96,3 @@ class Lazy(Sequence[T]):
             chosen = range(self.length)[index]
             return Lazy(len(chosen), lambda i: self.make(chosen[i]))
         return self.make(range(self.length)[index])
-
-
-def read_objects(path: Path) -> Iterator[tuple[str, Any]]:
-    """("line 3" or "row 3", object) of a JSON-lines, JSON or parquet file, told apart by content; DataError names both."""
-    if path.suffix == ".parquet":
-        yield from ((f"row {k}", row) for k, row in enumerate(_read_parquet(path), 1))
-        return
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read as UTF-8 text: {error}") from error
-    lines = [(k, line) for k, line in enumerate(text.split("\n"), 1) if line.strip()]
-    whole = not lines or text.lstrip().startswith("[") or (lines[0][1].strip() == "{")
-    if not whole:
-        found = [(f"line {k}", _load(line, f"{path}, line {k}")) for k, line in lines]
-        if len(found) > 1 or not _wrapped(found[0][1]):
-            yield from found
-            return
-    content = _load(text, str(path)) if lines else []
-    if isinstance(content, dict):
-        content = _wrapped(content) or [content]
-    yield from ((f"row {k}", row) for k, row in enumerate(content, 1))
-
-
-def _wrapped(value: Any) -> list[Any]:
-    """The rows in an object such as ``{"data": [...]}``, none where it is a row itself."""
-    parts = (value.get(key) for key in ("data", "rows", "cases", "examples")) if isinstance(value, dict) else ()
-    return next((part for part in parts if isinstance(part, list)), [])
-
-
-def _load(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not valid JSON: {error}") from error
-
-
-def _read_parquet(path: Path) -> list[dict[str, Any]]:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise DataError(f"{path}: parquet needs the package pyarrow (pip install pyarrow); or convert it to JSONL") from error
-    try:
-        rows: list[dict[str, Any]] = pyarrow.parquet.read_table(path).to_pylist()
-        return rows
-    except (OSError, pyarrow.ArrowException) as error:
-        raise DataError(f"{path} cannot be read as parquet: {error}") from error

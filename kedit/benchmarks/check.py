@@ -1,234 +1,106 @@
-"""Rules that data must keep, and a report of where a folder breaks them."""
+"""Saying what a folder of data is and what is wrong with it; nothing is downloaded or changed."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
 
-from kedit.benchmarks.kibench_open import CROSS_LANGUAGE, GENERALITY, PARTITIONS, Item, Raw, Row
-from kedit.benchmarks.scene import SPLITS
-from kedit.errors import DataError, ImageError
-from kedit.flags import wrong_script
-from kedit.images import open_image
+from kedit.benchmarks.checks import formats, nearest, recognise
+from kedit.benchmarks.checks.base import Checked, Format, Place
+from kedit.benchmarks.checks.images import Opened
+from kedit.benchmarks.checks.leaks import leaks
+from kedit.benchmarks.checks.own import own
+from kedit.benchmarks.checks.report import UNKNOWN, UNREADABLE, Finding, Report
+from kedit.benchmarks.checks.rows import check_file
+from kedit.benchmarks.files import files_of, rows_of
+from kedit.errors import DataError
 
-if TYPE_CHECKING:
-    from kedit.benchmarks.kibench import KIBench
-    from kedit.benchmarks.kibench_rows import DataFile
+__all__ = ["Finding", "Report", "check"]
 
-NAMES = {p: names for p, *names in (("en", "en", "english", "us", "usa"), ("zh", "zh", "cn", "chinese"), ("ar", "ar", "arabic"))}
-
-
-def broken_rule(dimension: str, item: Item, inserted: Item) -> str:
-    """What is wrong with an item of a dimension, "" where nothing is (paper, section 3.2); unknown scenarios break no rule."""
-    known = bool(item.scenario and inserted.scenario)
-    if dimension == CROSS_LANGUAGE:
-        if item.partition == inserted.partition:
-            return f"is in the inserted partition {item.partition!r}, expected another"
-        return "shows another image than the insertion" if item.image != inserted.image else ""
-    if item.partition != inserted.partition:
-        return f"is in partition {item.partition!r}, expected {inserted.partition!r}"
-    if dimension == GENERALITY:
-        return (
-            f"is of scenario {item.scenario!r}, expected {inserted.scenario!r}"
-            if known and item.scenario != inserted.scenario
-            else ""
-        )
-    return (
-        f"is of the inserted scenario {item.scenario!r}, expected another" if known and item.scenario == inserted.scenario else ""
-    )
-
-
-def allowed(path: str) -> str:
-    """A path from a file, with forward slashes; ValueError where it could leave the data's folder or the machine."""
-    plain = path.replace("\\", "/")
-    if "\0" in path or re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", plain) or ".." in PurePosixPath(plain).parts:
-        raise ValueError(f"image path {path!r} is refused: only paths below the data's folder, without '..' or a URL")
-    return plain
-
-
-def partition_of(name: Any, question: str) -> str:
-    """en, zh or ar from what a file calls it, or from the question's script where it says nothing; ValueError if unknown."""
-    if name is None:
-        return "ar" if re.search("[\u0600-\u06ff]", question) else "zh" if re.search("[\u4e00-\u9fff]", question) else "en"
-    lowered = str(name).strip().lower()
-    for partition, names in NAMES.items():
-        if lowered in names or re.split("[-_]", lowered)[0] == partition:
-            return partition
-    raise ValueError(f"partition {name!r} is not one of {', '.join(PARTITIONS)}")
-
-
-def split_of(path: str) -> str:
-    """The split that a file's name tells: train, sequential, else single test."""
-    lowered = path.lower()
-    return SPLITS[0] if "train" in lowered else SPLITS[2] if "seq" in lowered or "chain" in lowered else SPLITS[1]
-
-
-def data_files(root: Path) -> list[Path]:
-    """The data files of a folder (or the one file), sorted; DataError where there is none."""
-    if not root.exists():
-        hint = f"; to download a data set from the hub write hf:{root}" if len(root.parts) == 2 else ""
-        raise DataError(f"{root} does not exist: give the folder or the file that holds the data{hint}")
-    suffixes, aside = (".jsonl", ".json", ".parquet"), ("scenarios.json",)
-    files = [root] if root.is_file() else sorted(p for p in root.rglob("*") if p.suffix in suffixes and p.name not in aside)
-    if not files:
-        raise DataError(f"{root} holds no {', '.join(suffixes)} file; expected raw/, single/ or sequential/ with such files")
-    return files
-
-
-SHOWN = 5
-"""Findings of a kind that a printed report shows."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong: its kind, where, what; an ``error`` spoils a measurement, anything else is worth a look."""
-
-    kind: str
-    where: str
-    message: str
-    error: bool = True
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a folder was taken for and what is wrong with it.
-
-    ``files`` maps each file to what its rows were taken for, with their number; ``images`` counts found, missing, broken,
-    too_large and refused.
-    """
-
-    path: str
-    files: Mapping[str, str] = field(default_factory=dict)
-    rows: int = 0
-    images: Mapping[str, int] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """No finding is an error."""
-        return not any(finding.error for finding in self.findings)
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """How often each kind of finding occurs."""
-        return Counter(finding.kind for finding in self.findings)
-
-    def __str__(self) -> str:
-        lines = [f"{path}: {kinds}" for path, kinds in self.files.items()]
-        lines.append("images: " + ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in self.images.items()))
-        for kind, n in self.counts.items():
-            found = [finding for finding in self.findings if finding.kind == kind]
-            lines.append(f"{'error' if found[0].error else 'warning'}: {kind.replace('_', ' ')}, {n} times")
-            lines += [f"  {f.message if f.where in f.message else f'{f.where}: {f.message}'}" for f in found[:SHOWN]]
-            lines += [f"  and {n - SHOWN} more"] if n > SHOWN else []
-        return "\n".join([*lines, f"{self.rows} rows, {'sound' if self.ok else 'not sound'}"])
+ASIDE = ("scenarios.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
+"""Files that say something of the data and hold no rows."""
+_PEEKED = 20
+"""Rows that a file is recognised by: columns that not all rows have tell formats apart."""
+_PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 
 
 def check(path: str | Path, *, mapping: Mapping[str, str] | None = None, images: str | Path | None = None) -> Report:
-    """Read every row and open every image of a local folder or file, and report; nothing is downloaded or changed.
+    """Recognise every file of a local folder (or one file), read every row, open every image, and report.
 
-    Raises DataError where there is nothing to read; a file that breaks a rule is a finding, up to its first broken row.
+    ``mapping`` names the fields of a benchmark that takes such names, and says that the files are of that benchmark;
+    ``images`` is the folder that image paths start from, by default the data's own folders. Raises DataError where there is
+    nothing to read; a file that is broken or of no known format is a finding.
     """
-    from kedit.benchmarks.kibench import KIBench  # stands on this module's rules
-    from kedit.benchmarks.kibench_rows import read_file
-
     if str(path).startswith("hf:"):
         raise DataError(f"{path} is on a hub; download it first and check the folder")
-    bench = KIBench(path, mapping=mapping, images=images)
-    files, findings = [], []
-    for file in data_files(bench.root):
-        try:
-            files.append(read_file(file, bench.folder, bench.names))
-        except DataError as error:
-            findings.append(Finding("unreadable", str(file), str(error)))
-    findings += [Finding("empty", f"{f.path}, {where}", reason) for f in files for where, reason in f.skipped]
-    findings += [found for f in files for found in (*_duplicates(f), *_texts(f))] + list(_splits(files))
-    counts, wrong = _images(files, bench)
-    taken = {str(f.path): ", ".join(f"{n} {kind}" for kind, n in Counter(map(_kind, f.rows)).items()) or "no rows" for f in files}
-    return Report(str(path), taken, sum(len(f.rows) for f in files), counts, tuple(findings + wrong))
+    place = Place(Path(path), None if images is None else Path(images), dict(mapping or {}))
+    written = own(place.path)
+    if written is not None:
+        return written
+    files = [file for file in files_of(place.path) if file.name not in ASIDE or file == place.path]
+    if not files:
+        raise DataError(f"{path} holds no rows, only {', '.join(ASIDE)}")
+    opened = Opened()
+    taken, unknown = _recognised(files, place)
+    found = [one for form, own_files in taken.items() for one in _checked(form, own_files, place, opened)]
+    findings = [finding for one in found for finding in one.findings] + unknown
+    whole = not any(finding.kind in (UNREADABLE, UNKNOWN) for finding in findings)
+    findings += [*leaks(found, place.folder), *opened.findings, *(_unreferenced(place, opened) if whole else ())]
+    return Report(
+        path=str(path),
+        files={str(one.file): one.taken for one in found if one.taken},
+        rows=sum(one.rows for one in found),
+        images=dict(opened.counts) if opened.seen else {},
+        findings=tuple(findings),
+        formats=tuple(form.name for form in taken),
+    )
 
 
-def _kind(row: tuple[str, str, Raw | Row]) -> str:
-    kind = "raw" if isinstance(row[2], Raw) else "chain" if len(row[2].steps) > 1 else "single"
-    return f"{kind} ({row[1]})"
-
-
-def insertions(row: Raw | Row) -> list[Item]:
-    """The insertions of a row."""
-    return [row.item(p) for p in row.qa] if isinstance(row, Raw) else [step.item for step in row.steps]
-
-
-def measures(row: Raw | Row) -> list[tuple[str, Item, Item]]:
-    """(dimension, item, insertion) of what measures a row."""
-    steps = () if isinstance(row, Raw) else row.steps
-    return [(name, item, step.item) for step in steps for name, found in step.others.items() for item in found]
-
-
-def _duplicates(file: DataFile) -> Iterator[Finding]:
-    ids, seen = Counter(row.id for _, _, row in file.rows), set()
-    yield from (Finding("duplicate", str(file.path), f"id {id!r} comes {n} times", False) for id, n in ids.items() if n > 1)
-    for where, _, row in file.rows:
-        for item in insertions(row):
-            key = (item.image, item.partition, item.question)
-            if key in seen:
-                yield Finding("duplicate", f"{file.path}, {where}", "same image and question as an earlier row", False)
-            seen.add(key)
-
-
-def _texts(file: DataFile) -> Iterator[Finding]:
-    for where, _, row in file.rows:
-        place = f"{file.path}, {where}"
-        for item in (*insertions(row), *(item for _, item, _ in measures(row))):
-            if isinstance(row, Raw) and not item.answer:
-                yield Finding("empty", place, f"answer in partition {item.partition!r} is empty")
-            for text in (item.question, item.answer or ""):
-                if wrong_script(text, item.partition):
-                    yield Finding("wrong_script", place, f"not written as partition {item.partition!r} is: {text[:60]!r}", False)
-        for dimension, item, inserted in measures(row):
-            if dimension == GENERALITY and item.image == inserted.image:
-                yield Finding("same_image", place, "generality item shows the inserted image, expected another of its scenario")
-
-
-def _splits(files: list[DataFile]) -> Iterator[Finding]:
-    rows = [(split, row) for file in files for _, split, row in file.rows]
-    scenarios = {split: {row.scenario for own, row in rows if own == split and row.scenario} for split in SPLITS}
-    for k, first in enumerate(SPLITS):
-        for second in SPLITS[k + 1 :]:
-            if shared := sorted(scenarios[first] & scenarios[second]):
-                yield Finding("overlap", f"{first}, {second}", f"share the scenarios {', '.join(shared)}")
-    train = {item.answer for split, row in rows if split == SPLITS[0] for item in insertions(row) if item.answer}
-    test = {item.answer for split, row in rows if split != SPLITS[0] for item in insertions(row)}
-    yield from (Finding("leak", "train, test", f"answer in both: {answer[:60]!r}", False) for answer in sorted(train & test))
-
-
-def _images(files: list[DataFile], bench: KIBench) -> tuple[Mapping[str, int], list[Finding]]:
-    """Each distinct image opened once."""
-    seen: dict[str | bytes, str] = {}
+def _recognised(files: Sequence[Path], place: Place) -> tuple[dict[Format, list[Path]], list[Finding]]:
+    """Files by their format, and a finding for each that has none; an error where no file of the folder has one."""
+    taken: dict[Format, list[Path]] = {}
+    unreadable, unknown = list[Finding](), list[Finding]()
     for file in files:
-        for where, _, row in file.rows:
-            for item in (*insertions(row), *(item for _, item, _ in measures(row))):
-                seen.setdefault(item.image, f"{file.path}, {where}")
-    counts, findings = Counter(found=0, missing=0, broken=0, too_large=0, refused=0), []
-    for image, where in seen.items():
-        kind, message = _image(image, bench)
-        counts[kind] += 1
-        if message:
-            findings.append(Finding(f"image_{kind}", where, message))
-    return counts, findings
+        try:
+            form, why = _format(file, place)
+        except DataError as error:
+            unreadable.append(Finding(UNREADABLE, str(file), str(error)))
+            continue
+        if form is None:
+            unknown.append(Finding(UNKNOWN, str(file), why))
+        else:
+            taken.setdefault(form, []).append(file)
+    lost = not taken
+    return taken, [*unreadable, *(Finding(one.kind, one.where, one.message, lost) for one in unknown)]
 
 
-def _image(image: str | bytes, bench: KIBench) -> tuple[str, str]:
-    try:
-        path = bench.locate(image)
-        if path is not None and not path.is_file():
-            return "missing", f"there is no image {path}"
-        open_image(bench.image(image))
-    except ImageError as error:
-        return "too_large" if "pixels" in str(error) else "broken", str(error)
-    except ValueError as error:
-        return "refused", str(error)
-    return "found", ""
+def _format(file: Path, place: Place) -> tuple[Format | None, str]:
+    """The format of a file, or None and why."""
+    if place.mapping:
+        return next(form for form in formats() if form.several), ""
+    rows = [row.values for row in islice(rows_of(file, place.folder), _PEEKED)]
+    known = [(form.weight(row), form) for row in rows if (form := recognise(row)) is not None]
+    if known:
+        return max(known, key=lambda one: one[0])[1], ""
+    if not rows:
+        return None, "it holds no rows"
+    keys = ", ".join(map(str, rows[0])) or "none"
+    return None, f"is of no format that kedit knows. Keys found: {keys[:300]}; {nearest(rows[0])}"
+
+
+def _checked(form: Format, files: Sequence[Path], place: Place, opened: Opened) -> Iterator[Checked]:
+    if form.several is not None:
+        yield from form.several(files, place, opened)
+    else:
+        yield from (check_file(file, form, place, opened) for file in files)
+
+
+def _unreferenced(place: Place, opened: Opened) -> Iterator[Finding]:
+    """Image files below the folder that no row names."""
+    named = {Path(key).resolve() for key in opened.seen if Path(key).suffix} if place.path.is_dir() else set()
+    files = [file for file in sorted(place.path.rglob("*")) if file.suffix.lower() in _PICTURES] if named else []
+    spare = [file.name for file in files if file.resolve() not in named]
+    if spare and opened.counts["found"]:
+        shown = ", ".join(spare[:5]) + (f" and {len(spare) - 5} more" if len(spare) > 5 else "")
+        yield Finding("unreferenced", str(place.path), f"{len(spare)} image files are named by no row: {shown}", False)

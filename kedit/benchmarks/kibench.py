@@ -9,20 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from kedit.benchmarks import kibench_open as protocol
-from kedit.benchmarks.check import data_files, insertions, measures
-from kedit.benchmarks.kibench_open import (
-    CROSS_LANGUAGE,
-    GENERALITY,
-    ORDERS,
-    TASKS,
-    Pool,
-    Raw,
-    Row,
-)
+from kedit.benchmark import Task
+from kedit.benchmarks import kibench_cases as protocol
+from kedit.benchmarks.kibench_cases import CROSS_LANGUAGE, GENERALITY, ORDERS, Pool, Raw, Row
 from kedit.benchmarks.kibench_rows import ALIASES, DataFile, read_file
+from kedit.benchmarks.kibench_rules import data_files, insertions, measures
+from kedit.benchmarks.lifelong import Lifelong, lifelong_cases, with_lifelong
 from kedit.benchmarks.scene import SPLITS
 from kedit.errors import DataError, unknown_name
 from kedit.types import Case, ImageRef
@@ -36,12 +30,12 @@ class KIBench:
     """CrossCult-KIBench read from ``path``: a folder, one file, or ``hf:owner/name`` (downloads it; nothing else ever does).
 
     ``mapping`` renames fields that ALIASES does not know; ``images`` is the folder that image paths start from (default: the
-    data's); ``orders`` are the orders of each chain. Raises DataError, on first use, where a row breaks a rule of the paper's
-    section 3.2 or of its layout; a missing image keeps its row. ``skipped`` holds the rows left out for want of an answer.
+    data's); ``orders`` are the orders of each chain, ``lifelong`` options of the task of that name (see ``Lifelong``). Raises
+    DataError, on first use, where a row breaks a rule of the paper's section 3.2 or of its layout; a missing image keeps its
+    row. ``skipped`` holds the rows left out for want of an answer.
     """
 
     name = "kibench"
-    tasks = TASKS
 
     def __init__(
         self,
@@ -50,11 +44,18 @@ class KIBench:
         mapping: Mapping[str, str] | None = None,
         images: str | Path | None = None,
         orders: Sequence[str] = ORDERS,
+        lifelong: Lifelong | Mapping[str, Any] | None = None,
     ) -> None:
         self.path = path
         self.mapping = mapping
         self.images = images
         self.orders = orders
+        self.lifelong = lifelong
+
+    @cached_property
+    def tasks(self) -> Mapping[str, Task]:
+        """Single inserts, chains of three, and a long chain for who asks for it."""
+        return with_lifelong(self.lifelong)
 
     @cached_property
     def root(self) -> Path:
@@ -163,7 +164,9 @@ class KIBench:
             raise unknown_name("task", task, self.tasks)
         if task == "single":
             return protocol.single_cases(self.rows(SPLITS[1], limit), self.image)
-        return protocol.chain_cases(self.rows(SPLITS[2], limit), protocol.check_orders(self.orders), self.image)
+        if task == "sequential":
+            return protocol.chain_cases(self.rows(SPLITS[2], limit), protocol.check_orders(self.orders), self.image)
+        return lifelong_cases(self, self.lifelong, limit)
 
     def train(self, limit: int | None = None) -> Sequence[Case]:
         """Single-insert cases of the train split; empty where the data have none."""

@@ -10,18 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kedit.benchmarks import read_objects
-from kedit.benchmarks.check import NAMES, allowed, broken_rule, partition_of, split_of
-from kedit.benchmarks.kibench_open import (
-    CROSS_LANGUAGE,
-    CROSS_SCENARIO,
-    GENERALITY,
-    LOCALITY,
-    PARTITIONS,
-    Item,
-    Raw,
-    Row,
-    Step,
-)
+from kedit.benchmarks.files import allowed
+from kedit.benchmarks.kibench_cases import CROSS_LANGUAGE, CROSS_SCENARIO, GENERALITY, LOCALITY, PARTITIONS, Item, Raw, Row, Step
+from kedit.benchmarks.kibench_rules import NAMES, broken_rule, partition_of, split_of
 from kedit.benchmarks.scene import SPLITS
 from kedit.errors import DataError
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedit.artefacts import write_json
-from kedit.benchmarks.kibench_open import PARTITIONS, Item, KIBenchOpen, Raw, Row, Step, round_robin, spec_of
+from kedit.benchmarks.kibench_cases import PARTITIONS, Item, Raw, Row, Step, round_robin
+from kedit.benchmarks.kibench_open import KIBenchOpen, spec_of
 from kedit.benchmarks.kibench_rows import ALIASES
 from kedit.benchmarks.scene import CASES, ROOT, SPLITS, TOPIC_GROUPS, render, scenarios
 from kedit.errors import DataError

@@ -12,15 +12,19 @@ from kedit.scoring.base import Measure, Score, Scorer, Scoring
 from kedit.scoring.text import rouge_scorer
 from kedit.types import Record
 
-__all__ = ["SCORINGS", "Measure", "Score", "Scorer", "Scoring", "by_dimension", "rouge_scorer", "scoring"]
+__all__ = ["FREE_TEXT", "SCORINGS", "Measure", "Score", "Scorer", "Scoring", "by_dimension", "rouge_scorer", "scoring"]
 
 SCORINGS: dict[str, str] = {
     "rouge": "kedit.scoring.text:scoring",
     "yes-no": "kedit.scoring.yes_no:scoring",
     "yes-no-official": "kedit.scoring.yes_no:official",
+    "yes-no-lmms": "kedit.scoring.yes_no:lmms",
+    "yes-no-vlmeval": "kedit.scoring.yes_no:vlmeval",
     "choice": "kedit.scoring.choice:scoring",
     "choice-official": "kedit.scoring.choice:official",
 }
+FREE_TEXT = "rouge"
+"""Scores free text, where an answer gets something for every word that it shares with the reference; a judge may stand in."""
 
 
 @lru_cache

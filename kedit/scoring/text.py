@@ -21,4 +21,4 @@ def rouge_scorer(rouge: str = "multilingual") -> Scorer:
 
 def scoring() -> Scoring:
     """The default for free text."""
-    return Scoring(rouge_id(), "ROUGE-L F-measure, 0 to 100", rouge_scorer())
+    return Scoring(rouge_id(), "ROUGE-L F-measure, 0 to 100", rouge_scorer(), label="ROUGE-L")
