@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: demo test check install clean
+.PHONY: demo test check docs install clean
 
 # torch first and by exact version: anything looser may bring a mismatched torchvision.
 $(VENV)/.ready: pyproject.toml setup.py constraints.txt Makefile
@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml setup.py constraints.txt Makefile
 install: $(VENV)/.ready
 
 demo: install
-	$(BIN)/kedit run --backbone tiny-internvl --benchmark kibench-open --editors base,finetune,lora,ike,serac,mscke,mcki --protocols single,sequential --limit 12 --out runs/demo
+	$(BIN)/kedit run --backbone tiny-internvl --benchmark kibench-open --editors base,finetune,lora,ike,mend,serac,mscke,mcki --protocols single,sequential --limit 12 --out runs/demo
 	$(BIN)/kedit report runs/demo
 
 check: install
@@ -29,6 +29,9 @@ check: install
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) runs build dist *.egg-info

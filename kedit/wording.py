@@ -49,17 +49,76 @@ WRAPS = {
 """By the language of the request that is asked: how an inserted question and its answer are put before it as a reference."""
 
 
-def wrapped(question: str, answer: str, language: str, wrap: str | Mapping[str, str] = "language") -> str:
-    """Inserted knowledge as the text that precedes a request in ``language`` (Wrap in equation 2).
+DOCUMENTS = {
+    "en": 'On the question "{question}" the following is known: {answer}',
+    "zh": "关于“{question}”这个问题，已知：{answer}",
+    "ar": "بخصوص السؤال «{question}» فإن المعروف هو ما يلي: {answer}",
+}
+"""By language: an inserted question and its answer as a document, where a benchmark gives no document of its own."""
 
-    ``wrap`` is "language" for ``WRAPS``; "fact" for the line that states a new fact and opens the query, whatever the
-    language; or texts of your own by language, with ``{question}`` and ``{answer}`` in them, which go before ``WRAPS``. A
-    language without a text gets the English one. Raises UnknownNameError for another word.
+EXAMPLES = {
+    "en": "Question: {question}\nAnswer: {answer}",
+    "zh": "问题：{question}\n回答：{answer}",
+    "ar": "السؤال: {question}\nالجواب: {answer}",
+}
+"""By language: a question with its answer as an example that precedes another question."""
+
+FRAMES = {
+    "en": "Here is something to read that may help with the question.\n{documents}",
+    "zh": "下面的资料可能对回答问题有帮助。\n{documents}",
+    "ar": "إليك ما قد يفيد في الإجابة عن السؤال.\n{documents}",
+}
+"""By language: what introduces documents that were looked up."""
+
+CAPTION_PROMPTS = {
+    "en": "Say in one or two sentences what this picture shows: name each thing, and tell what it is for.",
+    "zh": "请用一两句话说明这张图片里有什么：说出每样东西的名称和用途。",
+    "ar": "قل في جملة أو جملتين ماذا تُظهر هذه الصورة: اذكر اسم كل شيء وفيمَ يُستعمل.",
+}
+"""By language: how a model is asked for the description of an image by which documents are looked up."""
+
+_REFERENCES = {"language": WRAPS, "document": DOCUMENTS, "example": EXAMPLES}
+
+
+def wrapped(question: str, answer: str, language: str, wrap: str | Mapping[str, str] = "language") -> str:
+    """Inserted knowledge as the text that precedes a request in ``language`` (Wrap in equation 2 of CrossCult-KIBench).
+
+    ``wrap`` is "language" for ``WRAPS``, "document" for ``DOCUMENTS``, "example" for ``EXAMPLES``; "fact" for the line that
+    states a new fact and opens the query, whatever the language; or texts of your own by language, with ``{question}`` and
+    ``{answer}`` in them, which go before ``WRAPS``. A language without a text gets the English one. Raises UnknownNameError
+    for another word.
     """
     if wrap == "fact":
         return with_facts([(question, answer)])
-    if isinstance(wrap, str) and wrap != "language":
-        raise unknown_name("wrap", wrap, ("language", "fact"), "Or give texts by language.")
-    texts = {**WRAPS, **(wrap if isinstance(wrap, Mapping) else {})}
-    parts = {"question": question, "answer": answer}  # put in at once: a question may itself hold the word "{answer}"
-    return re.sub(r"\{(question|answer)\}", lambda place: parts[place[1]], texts.get(language, texts["en"]))
+    if isinstance(wrap, str) and wrap not in _REFERENCES:
+        raise unknown_name("wrap", wrap, (*_REFERENCES, "fact"), "Or give texts by language.")
+    texts = _REFERENCES[wrap] if isinstance(wrap, str) else {**WRAPS, **wrap}
+    return _filled(texts, language, question=question, answer=answer)
+
+
+def framed(documents: Iterable[tuple[str, str]], language: str, frame: str | Mapping[str, str] = "language") -> str:
+    """Documents (title, text) as the text that precedes a request in ``language``, with a blank line between two of them.
+
+    ``frame`` is "language" for ``FRAMES``, "plain" for the documents alone, or texts of your own by language, with
+    ``{documents}`` in them, which go before ``FRAMES``. Raises UnknownNameError for another word.
+    """
+    pages = "\n\n".join(f"{title}\n{text}" if title else text for title, text in documents)
+    if frame == "plain":
+        return pages
+    if isinstance(frame, str) and frame != "language":
+        raise unknown_name("frame", frame, ("language", "plain"), "Or give texts by language.")
+    return _filled({**FRAMES, **(frame if isinstance(frame, Mapping) else {})}, language, documents=pages)
+
+
+def caption_prompt(language: str, prompts: str | Mapping[str, str] | None = None) -> str:
+    """How to ask for an image's description: by ``CAPTION_PROMPTS``, by prompts of your own by language, or by one for all."""
+    if isinstance(prompts, str):
+        return prompts
+    texts = {**CAPTION_PROMPTS, **(prompts or {})}
+    return texts.get(language, texts["en"])
+
+
+def _filled(texts: Mapping[str, str], language: str, **parts: str) -> str:
+    """The text in a language with its parts put in at once: a part may itself hold the name of another in braces."""
+    names = "|".join(parts)
+    return re.sub(rf"\{{({names})\}}", lambda place: parts[place[1]], texts.get(language, texts["en"]))

@@ -43,7 +43,7 @@ SMALL: Mapping[str, Any] = {
     "accumulate": 1,
 }
 """Values that make an editor quick, by parameter: promises do not depend on how well it learns."""
-TEXT_ENCODERS = ("ike", "serac")
+TEXT_ENCODERS = ("ike", "serac", "retrieved")
 
 
 def small(name: str, backbone: HFBackbone, **params: Any) -> Editor:

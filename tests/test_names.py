@@ -15,7 +15,13 @@ from kedit.methods import EDITORS
 
 ROOT = Path(kedit.__file__).parent
 FAMILY_NAMES = ("internvl", "qwen", "llava", "smolvlm", "idefics", "gemma", "paligemma", "gpt2", "siglip")
-UNSPECIFIC = {"base": "an everyday word: base answers, base class"}
+UNSPECIFIC = {
+    "base": "an everyday word: base answers, base class",
+    "visual": "visual tokens, visual knowledge",
+    "textual": "what is text",
+    "oracle": "the document that a question is about",
+    "retrieved": "what a search found",
+}
 """Names that are also words of another meaning, which a search cannot tell apart."""
 SETTINGS = "zoo/catalogue.py"
 """Says which settings of editors suit a model that is part of the package."""

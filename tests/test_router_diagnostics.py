@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from kedit.errors import DataError
 from kedit.routers.base import Router
-from kedit.routers.diagnostics import Diagnosis, Outcome, auc, diagnose
+from kedit.routers.diagnostics import Diagnosis, Outcome, _Table, auc, diagnose
 from kedit.routers.pairs import CROSS_LANGUAGE, CROSS_SCENARIO, GENERALITY, INSERTED, OTHER_MEMBER, entries
 from kedit.routers.report import to_json, to_text, write
 from kedit.types import Case, Knowledge, Probe, Request
@@ -112,7 +113,69 @@ def test_a_question_of_another_member_is_out_of_scope_only_while_that_member_is_
     chain = Case("c", (Knowledge(one, "x"), Knowledge(two, "y")), (Probe("r", one, "x", 1), Probe("r", two, "y", 2)))
     diagnosis = diagnose(Angles(angles=ANGLES), [chain], memories=(1, None))
     assert row(diagnosis, 1, OTHER_MEMBER).gate == 1.0
-    assert [o.relation for o in diagnosis.by("memory", "relation") if o.memory == 2] == [INSERTED]
+    assert row(diagnosis, 2, OTHER_MEMBER).gate == 1.0, "asked without that member"
+    near = diagnose(Angles(angles={**ANGLES, "b": 5.0}), [chain], memories=(None,))
+    assert (row(near, 2, OTHER_MEMBER).wrong, row(near, 2, INSERTED).wrong) == (2, 0)
+
+
+def about(case: Case, topic: str, elsewhere: str = "") -> Case:
+    """The case with its topic, and that of its question elsewhere."""
+    probes = [replace(p, tags={"asked_scenario": elsewhere}) if p.dimension == "s" and elsewhere else p for p in case.probes]
+    return replace(case, probes=tuple(probes), tags={"scenario": topic})
+
+
+def test_a_question_elsewhere_is_asked_without_the_entries_of_its_topic() -> None:
+    a, b = CASES
+    angles: Any = {"as": 115.0}  # near b, and the router activates b
+    plain = row(found(**angles), 2, CROSS_SCENARIO)
+    assert (plain.n, plain.wrong, plain.gate) == (2, 1, 0.5), "nobody says that b may answer it"
+    told = [about(a, "gift", "tea"), about(b, "tea", "hats")]
+    for size in (1, 2):
+        known = row(found(cases=told, **angles), size, CROSS_SCENARIO)
+        assert (known.n, known.unsure, known.abstained, known.gate) == (2, 0, 2, 1.0)
+    near = row(found(cases=told, bs=0.0), 2, CROSS_SCENARIO)
+    assert (near.n, near.wrong) == (2, 2), "b's question about hats finds a, and a's own is near a: true mistakes are counted"
+
+
+def test_a_question_of_unknown_topic_is_counted_only_where_no_entry_can_be_meant_for_it() -> None:
+    a, b = CASES
+    untold = found(cases=[about(a, "gift"), about(b, "tea")])
+    assert row(untold, 1, CROSS_SCENARIO).n == 2, "alone with the entry that lists it, it is surely out of scope"
+    unknown = row(untold, 2, CROSS_SCENARIO)
+    assert (unknown.n, unknown.unsure, unknown.gate) == (0, 2, None)
+    assert "| 2 | cross-scenario | 0 | 2 | - | - | - | - | - | - |" in to_text(untold)
+    same = row(found(cases=[about(a, "gift"), about(b, "gift")]), 2, CROSS_SCENARIO)
+    assert (same.n, same.unsure) == (2, 0), "it is not about what the entry that lists it is about"
+    request = replace(b.chain[0].request, language="ar")
+    arabic = replace(b, chain=(replace(b.chain[0], request=request),), probes=b.probes[2:])
+    mixed = found(cases=[about(a, "gift"), about(arabic, "tea")])
+    assert row(mixed, 2, CROSS_SCENARIO).unsure == 0, "no entry is in the language of the question"
+
+
+def test_a_memory_has_as_many_entries_as_said_as_long_as_there_are_others() -> None:
+    cases = [about(single(f"{n}", f"{n}g", f"{n}l", f"{n}s"), f"topic{n % 2}", f"topic{(n + 1) % 2}") for n in range(8)]
+    names = [name for n in range(8) for name in (f"{n}", f"{n}g", f"{n}l", f"{n}s")]
+    table = _Table.of(Angles(angles={name: float(at) for at, name in enumerate(names)}), entries(cases))
+    elsewhere = [(at, column) for at, column, relation in table.asked if relation == CROSS_SCENARIO]
+    for at, column in elsewhere:
+        for size, wanted in ((1, 1), (3, 3), (4, 4), (6, 4), (8, 4)):
+            held = table._memory(column, size, 0, table.wanted[at] | table.akin[at])
+            assert len(held) == len(set(held)) == wanted
+            assert column in held
+            assert {c % 2 for c in held} == {column % 2}
+
+
+def test_generality_that_finds_another_entry_of_its_topic_is_no_sure_mistake_and_an_inserted_question_is() -> None:
+    a, b = CASES
+    told = [about(a, "gift", "tea"), about(b, "gift", "tea")]
+    diagnosis = found(cases=told, b2=22.0)  # nearer to a than to b
+    general = row(diagnosis, 2, GENERALITY)
+    assert (general.right, general.related, general.wrong, general.found, general.akin) == (1, 1, 0, 1, 1)
+    assert (general.gate, general.retrieval) == (1.0, 1.0)
+    apart = row(found(cases=[about(a, "gift", "tea"), about(b, "tea", "hats")], b2=22.0), 2, GENERALITY)
+    assert (apart.right, apart.related, apart.wrong, apart.retrieval) == (1, 0, 1, 0.5)
+    inserted = row(found(cases=told, b=0.0), 2, INSERTED)
+    assert (inserted.right, inserted.related, inserted.wrong) == (1, 0, 1), "of two equal keys the first is found"
 
 
 def test_shares_by_language_add_up_to_those_of_all() -> None:
@@ -155,4 +218,4 @@ def test_report_and_figures_are_written_and_say_the_same_as_the_diagnosis(tmp_pa
     stored = json.loads((tmp_path / "router.json").read_text())
     assert stored == json.loads(json.dumps(to_json(diagnosis)))
     assert stored["outcomes"][0]["gate_accuracy"] == diagnosis.outcomes[0].gate
-    assert f"| 1 | {GENERALITY} | 2 | 50.0 | 100.0 | 50.0 | 0.0 | 50.0 |" in to_text(diagnosis)
+    assert f"| 1 | {GENERALITY} | 2 | 0 | 50.0 | 100.0 | 50.0 | 0.0 | 0.0 | 50.0 |" in to_text(diagnosis)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
-import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedit.errors import ContractError, DataError, unknown_name
-from kedit.specs import resolve
+from kedit.errors import ContractError, NotFittedError, unknown_name
+from kedit.specs import parameters_of, resolve
 
 if TYPE_CHECKING:
+    from kedit.backbone import Backbone
     from kedit.editor import Editor
     from kedit.methods.base import Base
+    from kedit.methods.context.multimodal import MultimodalContext
+    from kedit.methods.context.one_shot import OneShot
+    from kedit.methods.context.oracle import OracleDocument
+    from kedit.methods.context.retrieved import RetrievedDocument
+    from kedit.methods.context.textual import TextualContext
+    from kedit.methods.context.visual import VisualContext
+    from kedit.methods.context.zero_shot import ZeroShot
     from kedit.methods.finetune import FineTune
     from kedit.methods.ike import IKE
     from kedit.methods.lora import LoRA
@@ -23,7 +30,27 @@ if TYPE_CHECKING:
     from kedit.methods.mscke import MSCKE
     from kedit.methods.serac import SERAC
 
-__all__ = ["EDITORS", "IKE", "MCKI", "MEND", "MSCKE", "SERAC", "Base", "FineTune", "LoRA", "editor", "nothing"]
+__all__ = [
+    "EDITORS",
+    "IKE",
+    "MCKI",
+    "MEND",
+    "MSCKE",
+    "SERAC",
+    "Base",
+    "FineTune",
+    "LoRA",
+    "MultimodalContext",
+    "OneShot",
+    "OracleDocument",
+    "RetrievedDocument",
+    "TextualContext",
+    "VisualContext",
+    "ZeroShot",
+    "editor",
+    "fitted",
+    "nothing",
+]
 
 EDITORS: Mapping[str, str] = {
     "base": "kedit.methods.base:Base",
@@ -34,6 +61,13 @@ EDITORS: Mapping[str, str] = {
     "serac": "kedit.methods.serac:SERAC",
     "mscke": "kedit.methods.mscke:MSCKE",
     "mcki": "kedit.methods.mcki:MCKI",
+    "zero-shot": "kedit.methods.context.zero_shot:ZeroShot",
+    "textual": "kedit.methods.context.textual:TextualContext",
+    "visual": "kedit.methods.context.visual:VisualContext",
+    "multimodal": "kedit.methods.context.multimodal:MultimodalContext",
+    "one-shot": "kedit.methods.context.one_shot:OneShot",
+    "retrieved": "kedit.methods.context.retrieved:RetrievedDocument",
+    "oracle": "kedit.methods.context.oracle:OracleDocument",
 }
 GROUP = "kedit.editors"
 _CLASSES = {place.rpartition(":")[2]: place.rpartition(":")[0] for place in EDITORS.values()}
@@ -48,7 +82,7 @@ def editor(spec: str, suggested: Mapping[str, Any] | None = None, /, **params: A
     """
     from kedit.editor import Editor
 
-    name, given = _split(spec)
+    name, given = parameters_of(spec)
     kind = resolve(name, EDITORS, GROUP, "editor")
     if not issubclass(kind, Editor):
         raise ContractError(f"{name!r} is {kind.__name__}, which is no editor; derive it from kedit.Editor or one of its bases")
@@ -70,33 +104,35 @@ def editor(spec: str, suggested: Mapping[str, Any] | None = None, /, **params: A
     return kind(**given)
 
 
+def fitted(spec: str, backbone: Backbone, folder: str | Path | None = None, /, **params: Any) -> Editor:
+    """An editor that has learned, attached to a backbone: ``fitted("mcki", backbone)``; ``spec`` as for ``editor``.
+
+    What it learned is read from ``folder``, which ``save`` or ``kedit train`` wrote, else it is what ships for an embedded
+    backbone. Parameters that are not given are those it was fitted with. Raises NotFittedError where nothing is there to
+    load, and DataError where it does not fit the parameters or the backbone.
+    """
+    from kedit.shipped import FILE, stored_params
+    from kedit.zoo.catalogue import artefact, editor_params
+
+    name = parameters_of(spec)[0]
+    suggested = editor_params(backbone.id, name)
+    place = artefact(backbone.id, name) if folder is None else Path(folder)
+    if place is None or not (place / FILE).is_file():
+        where = f"{place} has no {FILE}" if place is not None else f"nothing that {name!r} learned ships for {backbone.id!r}"
+        raise NotFittedError(
+            f"{where}; fit it: kedit.editor({name!r}).attach(backbone).fit(benchmark.train()), or name a folder that its "
+            "save() or `kedit train` wrote"
+        )
+    stored = stored_params(place, editor(name, suggested).get_params())
+    made: Editor = editor(spec, {**suggested, **stored}, **params).attach(backbone).load(place)
+    return made
+
+
 def nothing() -> Editor:
     """The editor that does nothing: the row that every table needs."""
     from kedit.methods.base import Base
 
     return Base()
-
-
-def _split(spec: str) -> tuple[str, dict[str, Any]]:
-    """A spec's name and its parameters, which begin at the first colon that a ``word=`` follows."""
-    found = re.search(r":\s*(?=[^\W\d]\w*\s*=)", spec)
-    if found is None:
-        return spec, {}
-    name, text = spec[: found.start()], spec[found.end() :]
-    try:
-        call = ast.parse(f"_({text})", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args:
-            raise ValueError("a value without a name")
-        return name, {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
-    except (SyntaxError, ValueError) as error:
-        raise DataError(
-            f"cannot read the parameters {text!r} of {name!r} ({getattr(error, 'msg', error)}); "
-            "write name=value,name=value with Python literals, such as lr=1e-3,layers=(-1,)"
-        ) from error
-
-
-def _value(node: ast.expr) -> Any:
-    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
 
 
 def __getattr__(name: str) -> Any:

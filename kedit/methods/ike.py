@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from kedit.artefacts import load_knowledge, load_tensors, read_json, save_knowle
 from kedit.editor import ContextEditor, Progress
 from kedit.encoders import MINILM, TextEncoder, text_encoder, unit
 from kedit.errors import DataError
+from kedit.routers.recent import Recent
 from kedit.types import Case, ImageRef, Knowledge, Request
 from kedit.wording import demonstration, with_facts
 
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 Part: TypeAlias = str | ImageRef
 COPY, UPDATE, RETAIN = "copy", "update", "retain"
 _KINDS = (COPY, UPDATE, RETAIN)
+_REMEMBERED, _WRITTEN = 8192, 256
+"""Requests of which is known what they saw, and contexts that are kept for requests which see the same."""
 _KEPT_TOKENS = 64
 """New tokens of a kept answer, whatever limit a run has: a demonstration must not depend on who looks at it."""
 
@@ -58,6 +61,9 @@ class IKE(ContextEditor):
     The nearest stands last; then a copy of each edit itself
     (``copy_edit``), oldest first; then all inserted facts, oldest first. Demonstrations are those of the newest edit.
 
+    More than ``facts`` edits (None: however many) would not fit into a prompt. A request then sees the ``facts`` of them that
+    are nearest to its question by the encoder, the nearest last, each with its copy, and the demonstrations of the nearest.
+
     ``encoder`` is "minilm", a sentence-transformers name or path, or a ``TextEncoder``. ``pool`` caps how many training
     cases, the first ones, demonstrations are drawn from (None: all; one core encodes about 3,000 a minute). With
     ``demo_images`` the images of a demonstration precede its text. With ``demos=0`` nothing needs fitting. There is no
@@ -65,6 +71,7 @@ class IKE(ContextEditor):
     """
 
     needs_fit: ClassVar[bool] = True
+    needs_cases: ClassVar[bool] = False
     pool_: Pool
 
     def __init__(
@@ -76,6 +83,7 @@ class IKE(ContextEditor):
         copy_edit: bool = True,
         demo_images: bool = False,
         pool: int | None = 1000,
+        facts: int | None = 16,
         seed: int = 0,
     ) -> None:
         self.demos = demos
@@ -84,12 +92,17 @@ class IKE(ContextEditor):
         self.copy_edit = copy_edit
         self.demo_images = demo_images
         self.pool = pool
+        self.facts = facts
         self.seed = seed
 
     def build(self) -> None:
+        if self.facts is not None and self.facts < 1:
+            raise DataError(f"facts={self.facts}: a request sees at least one fact; give 1 or more, or None for all")
         self.nearest_: dict[str, list[int]] = {}
+        self.vectors_: dict[str, NDArray[np.float32]] = {}  # by edit id: made at once where demonstrations are looked for
         self.kept_: dict[str, str] = {}  # request key -> the unedited backbone's answer
-        self.written_: tuple[tuple[Any, ...], tuple[Part, ...]] = ((), ())
+        self.written_: Recent[tuple[str, ...], tuple[Part, ...]] = Recent(_WRITTEN)
+        self.shown_: Recent[Request, tuple[str, ...]] = Recent(_REMEMBERED)
 
     @property
     def fitted(self) -> bool:
@@ -106,6 +119,8 @@ class IKE(ContextEditor):
         """Collect and encode the facts of training cases, nothing else; ``pool_`` may be smaller than ``demos``, or empty."""
         used = islice(cases, self.pool)
         examples = tuple(dict.fromkeys(example for case in used for example in _examples(case)))
+        if not examples and self.demos:
+            log.warning("there is no training case to demonstrate with: none of %d demonstrations will be shown", self.demos)
         self.pool_ = Pool(examples, self._encode([example.fact for example in examples]))
         self.fitted_ = True
         return self
@@ -113,29 +128,76 @@ class IKE(ContextEditor):
     # -- inserting and asking --------------------------------------------------------------------------------------
 
     def apply(self, edit_id: str, knowledge: Knowledge) -> None:
-        self.nearest_[edit_id] = self._nearest(knowledge)
+        vector = self._vector(knowledge) if self.demos and self.pool_.examples else None
+        self.nearest_[edit_id] = [] if vector is None else self._nearest(vector)
+        if vector is not None:
+            self.vectors_[edit_id] = vector
+        self._changed()
 
     def unapply(self, edit_id: str) -> None:
         del self.nearest_[edit_id]
+        self.vectors_.pop(edit_id, None)
+        self._changed()
 
     def revert(self) -> None:
         self.nearest_.clear()
-        self.written_ = ((), ())
+        self.vectors_.clear()
+        self._changed()
+
+    def _changed(self) -> None:
+        self.written_.clear()
+        self.shown_.clear()
 
     def rewrite(self, request: Request) -> Request:
+        return self.rewrite_all([request])[0]
+
+    def rewrite_all(self, requests: Sequence[Request]) -> list[Request]:
+        if not self.edits_ or not requests:
+            return list(requests)
+        chosen = self._chosen(requests)
+        self.shown_.keep(zip(requests, chosen, strict=True))
+        contexts = self._contexts(chosen)
+        return [replace(r, context=contexts[ids] + r.context) for r, ids in zip(requests, chosen, strict=True)]
+
+    def trace(self, requests: Sequence[Request]) -> list[Mapping[str, str | float]]:
+        """What every request was shown: the last of its facts, how many facts, and how many demonstrations of the last."""
         if not self.edits_:
-            return request
-        return replace(request, context=self._context() + request.context)
+            return super().trace(requests)
+        return [self._told(ids) if (ids := self.shown_.get(request)) else {} for request in requests]
 
-    def _context(self) -> tuple[Part, ...]:
-        """Everything before the question; written once per state of the edits."""
-        state = tuple(self.edits_.items())
-        if self.written_[0] != state:
-            self.written_ = (state, self._write(list(self.edits_.values()), self.nearest_[next(reversed(self.edits_))]))
-        return self.written_[1]
+    def _told(self, ids: Sequence[str]) -> Mapping[str, str | float]:
+        title = self.edits_[ids[-1]].title
+        counts = {"facts": len(ids), "demonstrations": len(self.nearest_[ids[-1]])}
+        return {"entry": ids[-1], **({"title": title} if title else {}), **counts}
 
-    def _write(self, facts: Sequence[Knowledge], nearest: Sequence[int]) -> tuple[Part, ...]:
-        shown = self._demonstrations(nearest)
+    def _chosen(self, requests: Sequence[Request]) -> list[tuple[str, ...]]:
+        """Ids of the edits that each request sees, in the order in which it sees them."""
+        every = tuple(self.edits_)
+        if self.facts is None or len(every) <= self.facts:
+            return [every] * len(requests)
+        for edit_id in every:
+            if edit_id not in self.vectors_:
+                self.vectors_[edit_id] = self._vector(self.edits_[edit_id])
+        questions = list(dict.fromkeys(request.question for request in requests))
+        vectors = np.stack([self.vectors_[edit_id] for edit_id in every])  # (edits, width)
+        near = unit(text_encoder(self.encoder)(questions)) @ vectors.T
+        # Of equally near ones the newest counts as nearer: it may be a correction.
+        rows = np.argsort(near, axis=1, kind="stable")[:, -self.facts :]
+        shown = {question: tuple(every[at] for at in row) for question, row in zip(questions, rows, strict=True)}
+        return [shown[request.question] for request in requests]
+
+    def _contexts(self, chosen: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], tuple[Part, ...]]:
+        """By the edits that are shown: everything before the question; written once per state of the edits."""
+        wanted = list(dict.fromkeys(chosen))
+        found = {ids: self.written_[ids] for ids in wanted if ids in self.written_}
+        ranked = {ids: self._ranked(self.nearest_[ids[-1]]) for ids in wanted if ids not in found}
+        self._keep(e.retain for several in ranked.values() for e, kind in several if kind == RETAIN and e.retain is not None)
+        new = {ids: self._write([self.edits_[one] for one in ids], several) for ids, several in ranked.items()}
+        self.written_.keep(new.items())
+        return found | new
+
+    def _write(self, facts: Sequence[Knowledge], ranked: Sequence[tuple[Example, str]]) -> tuple[Part, ...]:
+        shown = [self._show(example, kind) for example, kind in reversed(ranked)]
         if self.copy_edit:
             shown += [_Shown(fact, fact.request, fact.answer) for fact in facts]
         parts: list[Part] = []
@@ -144,11 +206,9 @@ class IKE(ContextEditor):
         parts.append(with_facts((fact.request.question, fact.answer) for fact in facts))
         return _joined(parts)
 
-    def _demonstrations(self, nearest: Sequence[int]) -> list[_Shown]:
-        """The nearest last."""
-        ranked = [(self.pool_.examples[index], kind) for index, kind in zip(nearest, self._assigned(), strict=False)]
-        self._keep([e.retain for e, kind in ranked if kind == RETAIN and e.retain is not None])
-        return [self._show(example, kind) for example, kind in reversed(ranked)]
+    def _ranked(self, nearest: Sequence[int]) -> list[tuple[Example, str]]:
+        """Examples and what each demonstrates, the nearest first."""
+        return [(self.pool_.examples[index], kind) for index, kind in zip(nearest, self._assigned(), strict=False)]
 
     def _show(self, example: Example, kind: str) -> _Shown:
         fact = example.fact
@@ -180,11 +240,14 @@ class IKE(ContextEditor):
         texts = [f"{fact.request.question} {fact.answer}" for fact in facts]
         return unit(text_encoder(self.encoder)(texts)) if texts else np.zeros((0, 0), np.float32)
 
-    def _nearest(self, knowledge: Knowledge) -> list[int]:
+    def _vector(self, knowledge: Knowledge) -> NDArray[np.float32]:
+        """Unit vector of a fact, (width,)."""
+        found: NDArray[np.float32] = self._encode([knowledge])[0]
+        return found
+
+    def _nearest(self, vector: NDArray[np.float32]) -> list[int]:
         """Indices into the pool, nearest first; of equally near ones the first in the pool."""
-        if self.demos == 0 or not self.pool_.examples:
-            return []
-        near = self.pool_.vectors @ self._encode([knowledge])[0]
+        near = self.pool_.vectors @ vector
         return [int(index) for index in np.argsort(-near, kind="stable")[: self.demos]]
 
     def save(self, path: str | Path) -> None:

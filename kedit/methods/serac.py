@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from kedit.editor import Progress
+from kedit.editor import Hit, Progress
 from kedit.encoders import MINILM, TextEncoder
 from kedit.errors import unknown_name
+from kedit.forcing import Forced
 from kedit.modules import trainable
 from kedit.replacement.editor import Replaced, below, token_limit
 from kedit.replacement.mixing import MixedScope, Partners, write_mixed
@@ -121,6 +122,10 @@ class SERAC(Replaced):
         if not self.legacy:
             return super().replace(requests, knowledge)
         return [self._mixed(request, entry) for request, entry in zip(requests, knowledge, strict=True)]
+
+    def forced_hit(self, hit: Hit, answer: str, k: int) -> Forced | None:
+        """The replacement's predictions; None in the published way, where they would not be those of the mixture."""
+        return None if self.legacy else super().forced_hit(hit, answer, k)
 
     def _mixed(self, request: Request, entry: Knowledge) -> Answer:
         backbone, replacement = trainable(self.backbone_, "soft mixing"), self.replacement_

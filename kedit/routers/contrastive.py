@@ -24,7 +24,7 @@ from kedit.errors import DataError, NotFittedError, unknown_name
 from kedit.features import Features, PooledFeatures, shared_features
 from kedit.routers.base import Router, Vectors
 from kedit.routers.calibration import RULES, Calibration, calibrate
-from kedit.routers.pairs import Entry, entries
+from kedit.routers.pairs import Concern, Entry, entries, unrelated
 from kedit.training import Group, Team, Training, train
 from kedit.types import Case, Knowledge, Request
 
@@ -86,9 +86,9 @@ class HiddenRouter(Router):
     in the entry's language, ``language_weight`` for those in another; other members of a chain are weighted by language too.
 
     The paper's loss compares requests with one entry at a time, so that nothing trains which of several entries a request
-    finds. With ``in_batch_negatives`` the keys of the other entries of the batch join the denominator of every positive, except
-    those of entries that share a request, or topic and language, with this one; without, the loss is the paper's. AdamW
-    without weight decay, ``batch_size`` entries a step; the projection starts from ``seed`` at every ``fit``.
+    finds. With ``in_batch_negatives`` the keys of the other entries of the batch that are ``unrelated`` to this one join the
+    denominator of its positives; without, the loss is the paper's. AdamW without weight decay, ``batch_size`` entries a step;
+    the projection starts from ``seed`` at every ``fit``.
 
     The threshold is ``threshold`` where given, else calibrated by the rule ``calibration`` (see ``calibrate``) on the pairs of
     the validation cases, or of the training cases where there are none (the paper).
@@ -175,7 +175,7 @@ class HiddenRouter(Router):
         if not any(case.chain for case in cases):
             raise DataError(f"{len(cases)} cases hold no knowledge to learn from; give training cases")
         learner = self._learner(cases)
-        held_out = self._learner(val, learner.module) if val else None
+        held_out = self._learner(val, learner.module) if val and any(case.chain for case in val) else None
         settings = Training(epochs=self.epochs, batch_size=self.batch_size, seed=self.seed)
         train(
             learner,
@@ -255,8 +255,8 @@ class Examples:
     positives: list[list[int]]
     negatives: list[list[int]]
     log_weights: list[list[float]]
-    topics: list[tuple[str, str]]
-    """Per entry: its topic and language; entries that share them may answer each other's generality questions."""
+    concerns: list[Concern]
+    """Per entry: what decides which others its requests may find."""
 
     @classmethod
     def of(cls, found: Sequence[Entry], router: HiddenRouter) -> Self:
@@ -277,25 +277,25 @@ class Examples:
             ]
             for entry in found
         ]
+        own = [row(entry.knowledge.request) for entry in found]
+        positives = [[row(related.request) for related in entry.positives] for entry in found]
         return cls(
-            own=[row(entry.knowledge.request) for entry in found],
-            positives=[[row(related.request) for related in entry.positives] for entry in found],
+            own=own,
+            positives=positives,
             negatives=[[row(related.request) for related in entry.negatives] for entry in found],
             log_weights=[[math.log(w) if w > 0 else -math.inf for w in several] for several in weights],
             requests=requests,
-            topics=[(entry.topic, entry.knowledge.request.language) for entry in found],
+            concerns=[Concern.of(*one) for one in zip(found, own, positives, strict=True)],
         )
 
     def unrelated(self, batch: Sequence[int]) -> list[list[bool]]:
-        """Which entries share neither a request nor topic and language, so that one's key is wrong for the other's positives."""
-        concerned = [({self.own[j], *self.positives[j]}, self.topics[j]) for j in batch]
-        return [
-            [one.isdisjoint(other) and (topic != known or not topic[0]) for other, known in concerned] for one, topic in concerned
-        ]
+        """For each two entries whether the key of one is surely wrong for the positives of the other."""
+        return [[unrelated(self.concerns[one], self.concerns[other]) for other in batch] for one in batch]
 
     def digest(self) -> str:
         """SHA-256 over the requests and how they are related, the first 16 hex digits."""
-        related = [self.own, self.positives, self.negatives, self.log_weights, self.topics]
+        subjects = [(concern.answer, *concern.subject) for concern in self.concerns]
+        related = [self.own, self.positives, self.negatives, self.log_weights, subjects]
         content = [[request.key for request in self.requests], *related]
         return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kedit.errors import DataError
 from kedit.routers.base import Router
 from kedit.routers.calibration import Curve, curve
-from kedit.routers.pairs import POSITIVE, RELATIONS, Entry, entries
+from kedit.routers.pairs import GENERALITY, POSITIVE, RELATIONS, Entry, entries
 from kedit.types import Case, Request
 
 MEMORIES = (1, 10, 100, None)
@@ -23,9 +23,16 @@ MEMORIES = (1, 10, 100, None)
 class Outcome:
     """What became of the requests of one relation and language, asked with a memory of some size.
 
-    ``right`` activated an entry that concerns the request, ``wrong`` another one, ``abstained`` none. For relations in
-    scope ``right`` is wanted, for the others ``abstained``, and there ``right`` is always 0. ``found`` counts the requests
-    in scope whose nearest entry concerns them, whether or not it was activated.
+    ``right`` activated an entry that concerns the request, ``related`` another one of the request's topic and language,
+    ``wrong`` any other, ``abstained`` none. For relations in scope ``right`` is wanted, for the others ``abstained``, and
+    there ``right`` and ``related`` are always 0. Only generality can be ``related``: an entry of the same topic may answer
+    such a question as well as the one it was written for, whereas an inserted question has an answer of its own.
+
+    ``unsure`` counts requests that count as none of these: nobody says what they are about, so that an entry of the memory in
+    their language may be meant for them.
+
+    ``found`` counts the requests in scope whose nearest entry concerns them, ``akin`` those whose nearest is a related one,
+    whether or not it was activated.
     """
 
     memory: int
@@ -35,11 +42,14 @@ class Outcome:
     wrong: int
     abstained: int
     found: int
+    related: int = 0
+    akin: int = 0
+    unsure: int = 0
 
     @property
     def n(self) -> int:
-        """How many were asked."""
-        return self.right + self.wrong + self.abstained
+        """How many were asked and are known to be in scope or out of it."""
+        return self.right + self.related + self.wrong + self.abstained
 
     @property
     def in_scope(self) -> bool:
@@ -47,14 +57,15 @@ class Outcome:
         return self.relation in POSITIVE
 
     @property
-    def gate(self) -> float:
-        """Share whose activation or abstention was as wanted, whichever entry was activated (0 to 1)."""
-        return (self.right + self.wrong if self.in_scope else self.abstained) / self.n
+    def gate(self) -> float | None:
+        """Share whose activation or abstention was as wanted, whichever entry was activated (0 to 1); None where n is 0."""
+        return (self.n - self.abstained if self.in_scope else self.abstained) / self.n if self.n else None
 
     @property
     def retrieval(self) -> float | None:
-        """Share whose nearest entry concerns them (0 to 1); None out of scope."""
-        return self.found / self.n if self.in_scope else None
+        """Share whose nearest entry concerns them (0 to 1), of those whose nearest is not a related one; None out of scope."""
+        asked = self.n - self.akin
+        return self.found / asked if self.in_scope and asked else None
 
 
 @dataclass(frozen=True)
@@ -87,10 +98,11 @@ class Diagnosis:
 def diagnose(router: Router, cases: Sequence[Case], *, memories: Sequence[int | None] = MEMORIES, seed: int = 0) -> Diagnosis:
     """Ask a fitted router about every request of some cases, in memories of several sizes.
 
-    A memory of ``m`` entries holds the entry in question, and ``m - 1`` others drawn by ``seed``. A request that some entry
-    of the memory concerns is in scope, as its own relation says; it is out of scope where none does, which is how a
-    question of another member of a chain is out of scope only while that member is not there. Raises DataError when the
-    cases have no request in scope or none out of scope.
+    A memory of ``m`` entries holds the entry in question, and ``m - 1`` others drawn by ``seed``. For a request that is to be
+    left alone none of them concerns it, nor may concern it: entries that list it, and those of its topic and language
+    (``Entry.topic``), are not drawn, so that where there are not enough others its memory is smaller than said. A chain's
+    other members stay away while one of their questions is asked of it. Raises DataError when the cases have no request in
+    scope or none out of scope.
     """
     found = entries(cases)
     table = _Table.of(router, found)
@@ -130,6 +142,10 @@ class _Table:
     """(requests, entries)"""
     wanted: NDArray[np.bool_]
     """(requests, entries): the entry concerns the request."""
+    akin: NDArray[np.bool_]
+    """(requests, entries): the entry has the request's topic and language, though it does not list the request."""
+    unknown: NDArray[np.bool_]
+    """(requests, entries): nobody says what the request is about, and the entry has its language and a topic that is possible."""
     asked: tuple[tuple[int, int, str], ...]
     """(request, entry, relation)"""
 
@@ -142,34 +158,66 @@ class _Table:
             wanted[[place[one.request] for one in entry.positives], at] = True
         scores = np.asarray(router.score(list(place), [entry.knowledge for entry in found]), np.float64)
         asked = tuple((place[one.request], at, one.relation) for one, at in related)
-        return cls(tuple(place), scores, wanted, asked)
+        return cls(tuple(place), scores, wanted, *_by_topic(list(place), found), asked)
 
     def outcomes(self, router: Router, size: int, seed: int) -> Iterator[Outcome]:
         """One per relation and language, all asked with memories of ``size`` entries."""
         count: dict[tuple[str, str], Counter[str]] = {}
         for row, column, relation in self.asked:
-            held = self._memory(column, size, seed)
-            in_scope = bool(self.wanted[row, held].any())
-            if not in_scope or relation in POSITIVE:
-                key = (relation, self.requests[row].language)
-                count.setdefault(key, Counter()).update(self._one(router, row, held))
+            barred = np.zeros_like(self.wanted[row]) if relation in POSITIVE else self.wanted[row] | self.akin[row]
+            held = self._memory(column, size, seed, barred)
+            counted = count.setdefault((relation, self.requests[row].language), Counter())
+            counted.update(self._one(router, row, held, relation))
         for relation, language in sorted(count, key=lambda key: (RELATIONS.index(key[0]), key[1])):
             made = count[relation, language]
-            yield Outcome(size, relation, language, made["right"], made["wrong"], made["abstained"], made["found"])
+            yield Outcome(size, relation, language, *(made[part] for part in _COUNTS))
 
-    def _memory(self, column: int, size: int, seed: int) -> NDArray[np.int64]:
-        """Columns of the entries held, ascending: the one in question, and others drawn for it."""
-        count = self.scores.shape[1]
-        if size == count:
-            return np.arange(count)
-        others = np.random.default_rng([seed, column, size]).choice(count - 1, size - 1, replace=False)
-        return np.sort(np.append(others + (others >= column), column))
+    def _memory(self, column: int, size: int, seed: int, barred: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Columns of the entries held, ascending: the one in question, and others drawn for it, none of those barred."""
+        others = np.flatnonzero(~barred)
+        others = others[others != column]
+        if size <= len(others):
+            others = np.random.default_rng([seed, column, size]).choice(others, size - 1, replace=False)
+        return np.sort(np.append(others, column))
 
-    def _one(self, router: Router, row: int, held: NDArray[np.int64]) -> list[str]:
+    def _one(self, router: Router, row: int, held: NDArray[np.int64], relation: str) -> list[str]:
+        """The counts of an outcome that one request adds to."""
+        if relation not in POSITIVE and self.unknown[row, held].any():
+            return ["unsure"]
         best = int(held[self.scores[row, held].argmax()])
         right = bool(self.wanted[row, best])
+        akin = relation == GENERALITY and bool(self.akin[row, best])
+        done = "right" if right else "related" if akin else "wrong"
         active = router.in_scope(float(self.scores[row, best]))
-        return [("right" if right else "wrong") if active else "abstained", *(["found"] if right else [])]
+        return [done if active else "abstained", *(["found"] if right else ["akin"] if akin else [])]
+
+
+_COUNTS = ("right", "wrong", "abstained", "found", "related", "akin", "unsure")
+
+
+def _by_topic(requests: Sequence[Request], found: Sequence[Entry]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """See ``_Table.akin`` and ``_Table.unknown``."""
+    about: dict[Request, set[tuple[str, str]]] = defaultdict(set)
+    denied: dict[Request, set[tuple[str, str]]] = defaultdict(set)
+    listed: dict[Request, list[int]] = defaultdict(list)
+    columns: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for at, entry in enumerate(found):
+        if entry.topic:
+            columns[entry.subject].append(at)
+        for one in (*entry.positives, *entry.negatives):
+            listed[one.request].append(at)
+            if one.topic:
+                about[one.request].add((one.topic, one.request.language))
+        for one in entry.negatives:
+            denied[one.request].add(entry.subject)
+    akin: NDArray[np.bool_] = np.zeros((len(requests), len(found)), np.bool_)
+    unknown = akin.copy()
+    for row, request in enumerate(requests):
+        possible = {subject for subject in columns if subject[1] == request.language} - denied[request]
+        for subject in about[request] or possible:
+            (akin if about[request] else unknown)[row, columns.get(subject, [])] = True
+        akin[row, listed[request]] = unknown[row, listed[request]] = False
+    return akin, unknown
 
 
 def _summed(outcomes: Sequence[Outcome], names: Sequence[str]) -> Iterator[Outcome]:
@@ -187,5 +235,5 @@ def _summed(outcomes: Sequence[Outcome], names: Sequence[str]) -> Iterator[Outco
             first.memory if memory is not None else 0,
             first.relation,
             first.language if language is not None else "all",
-            *(sum(getattr(one, part) for one in members) for part in ("right", "wrong", "abstained", "found")),
+            *(sum(getattr(one, part) for one in members) for part in _COUNTS),
         )

@@ -71,7 +71,8 @@ class ImageTextScope(ScopeRouter):
     ``fusion="dot_legacy"`` is the published one: F = [T ; A V], not normalised, with A = softmax(T V^T) over all keys in
     memory, and over all requests of a call: what is stored or asked besides moves a vector, often to another entry's image.
     ``decide`` and ``score`` fuse sets, anew at every call; ``keys`` and ``queries`` give the direction of [t ; v], which is what
-    the fusion makes of a single one. A request without image gets the features of pixels that are zero. A training step
+    the fusion makes of a single one. A request without image gets the features of pixels that are zero. The published scale
+    is 1 and stays so (``scale_lr=0``), and published keys hold the answer (``key_text``). A training step
     fuses the keys of its batch, and each request by itself, as published code asks one at a time.
 
     ``queries_`` and ``truncated_`` count the requests encoded since ``attach``, and those whose question the encoder cut.

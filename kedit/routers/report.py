@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, dark for what should be activated
 _IN, _OUT = "#0072B2", ("#D55E00", "#E69F00", "#CC79A7")
-_PARTS = (("right", "#0072B2"), ("wrong", "#D55E00"), ("abstained", "#d9dde1"))
+_PARTS = (("right", "#0072B2"), ("related", "#56B4E9"), ("wrong", "#D55E00"), ("abstained", "#d9dde1"))
 
 
 def to_json(found: Diagnosis) -> dict[str, Any]:
     """Everything in a diagnosis but single scores, as JSON can hold it; shares are 0 to 1."""
     rows = [
         {
-            "memory": one.memory, "relation": one.relation, "language": one.language, "n": one.n, "right": one.right,
-            "wrong": one.wrong, "abstained": one.abstained, "gate_accuracy": one.gate, "retrieval_accuracy": one.retrieval,
+            "memory": one.memory, "relation": one.relation, "language": one.language, "n": one.n, "unsure": one.unsure,
+            "right": one.right, "related": one.related, "wrong": one.wrong, "abstained": one.abstained, "found": one.found,
+            "akin": one.akin, "gate_accuracy": one.gate, "retrieval_accuracy": one.retrieval,
         }
         for one in found.outcomes
     ]  # fmt: skip
@@ -54,7 +55,10 @@ def to_text(found: Diagnosis) -> str:
             f"({len(found.positives)} in scope, {sum(map(len, found.negatives.values()))} not).",
             "",
             "Gate: share activated where that is wanted, left alone where not. Retrieval: share whose nearest entry concerns",
-            "them. Right and wrong: activated with an entry that concerns the request, with another one. Percent of n.",
+            "them, of those whose nearest is not a related one. Right, related, wrong: activated with an entry that concerns the",
+            "request, with another of its topic and language that may answer it too, with any other. Percent of n. The memory of",
+            "a request to be left alone holds no entry of its topic and language. Unsure: not in n, since nobody says what they",
+            "are about, and the memory holds an entry that may be meant for them.",
             "",
             *_table(found.by("memory", "relation"), language=False),
             "",
@@ -67,13 +71,13 @@ def to_text(found: Diagnosis) -> str:
 
 
 def _table(rows: Sequence[Outcome], language: bool) -> list[str]:
-    head = ["memory", "relation", *(["language"] if language else []), "n", "gate", "retrieval", "right", "wrong", "abstained"]
+    parts = [name for name, _ in _PARTS]
+    head = ["memory", "relation", *(["language"] if language else []), "n", "unsure", "gate", "retrieval", *parts]
     lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
     for one in rows:
-        retrieval = "-" if one.retrieval is None else f"{100 * one.retrieval:.1f}"
-        shares = [f"{100 * part / one.n:.1f}" for part in (one.right, one.wrong, one.abstained)]
-        cells = [str(one.memory), one.relation, *([one.language] if language else []), str(one.n), f"{100 * one.gate:.1f}"]
-        lines.append("| " + " | ".join([*cells, retrieval, *shares]) + " |")
+        cells = [str(one.memory), one.relation, *([one.language] if language else []), str(one.n), str(one.unsure)]
+        shares = [one.gate, one.retrieval, *(getattr(one, part) / one.n if one.n else None for part in parts)]
+        lines.append("| " + " | ".join([*cells, *("-" if share is None else f"{100 * share:.1f}" for share in shares)]) + " |")
     return lines
 
 
@@ -137,7 +141,7 @@ def _active(found: Diagnosis, score: float) -> bool:
 
 def outcome_plot(found: Diagnosis) -> Figure:
     """What became of the requests, by relation and size of the memory."""
-    rows = found.by("memory", "relation")
+    rows = [one for one in found.by("memory", "relation") if one.n]
     figure, ax = _axes(
         f"{found.router}: activated right, wrong, or left alone",
         "share of requests (relation, entries in memory)\n* should be left alone",
@@ -151,7 +155,7 @@ def outcome_plot(found: Diagnosis) -> Figure:
         left = left + shares
     ax.set_yticks(range(len(rows)), [f"{one.relation}{'' if one.relation in POSITIVE else ' *'}, {one.memory}" for one in rows])
     ax.invert_yaxis()
-    ax.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.17))
+    ax.legend(frameon=False, fontsize=8, ncols=len(_PARTS), loc="upper center", bbox_to_anchor=(0.5, -0.17))
     return figure
 
 

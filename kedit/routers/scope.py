@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from kedit.routers.pairs import Entry
+from kedit.routers.pairs import Concern, Entry, unrelated
 from kedit.training import Group, Team
 from kedit.types import ImageRef, Knowledge, Request
 
@@ -64,29 +64,19 @@ class Seen(NamedTuple):
     positives: tuple[View, ...]
     negatives: tuple[View, ...]
     answer: str
-    topic: tuple[str, str]
-    """Topic and language."""
+    concern: Concern
+
+    @property
+    def topic(self) -> tuple[str, str]:
+        """Topic and language."""
+        return self.concern.subject
 
 
 def seen(entry: Entry, scope: Scope) -> Seen:
     """An entry as a router sees it."""
-    return Seen(
-        scope.key_view(entry.knowledge),
-        tuple(scope.query_view(one.request) for one in entry.positives),
-        tuple(scope.query_view(one.request) for one in entry.negatives),
-        entry.knowledge.answer.strip(),
-        (entry.topic, entry.knowledge.request.language),
-    )
-
-
-def unrelated(one: Seen, other: Seen) -> bool:
-    """Whether requests that one entry answers surely must not find the other.
-
-    They may, where both have the same key, the same answer, a request that both answer, or the same topic and language.
-    """
-    same_answer = one.answer == other.answer and bool(one.answer)
-    same_topic = one.topic == other.topic and bool(one.topic[0])
-    return one.key != other.key and not same_answer and not same_topic and set(one.positives).isdisjoint(other.positives)
+    key = scope.key_view(entry.knowledge)
+    positives, negatives = (tuple(scope.query_view(one.request) for one in side) for side in (entry.positives, entry.negatives))
+    return Seen(key, positives, negatives, entry.knowledge.answer.strip(), Concern.of(entry, key, positives))
 
 
 class Scope(Protocol):
@@ -213,7 +203,7 @@ class ScopeLearner:
             other = self.items[number]
             if number == item:
                 continue
-            if unrelated(one, other):
+            if unrelated(one.concern, other.concern):
                 yield from ((start + at, column) for at in range(len(one.positives)))
             for at, view in enumerate(one.negatives, start + len(one.positives)):
                 if self._surely_not(view, other):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedit.errors import unknown_name
+from kedit.zoo.words import NAME_QUESTIONS
 
 if TYPE_CHECKING:
     from kedit.zoo.recipe import Recipe
@@ -58,6 +59,11 @@ _SMALL: Mapping[str, Mapping[str, object]] = {
     "serac": _ROUTED,
     "mscke": {**_ROUTED, "encoder": "tiny-clip"},
     "mcki": {"wrap": "fact", "stored_image": False, "dim": 256, "epochs": 3},
+    "textual": {"place": "before", "wrap": "fact"},
+    "multimodal": {"wrap": "fact"},
+    "one-shot": {"repeat": False, "wrap": "fact"},
+    "oracle": {"wrap": "fact"},
+    "retrieved": {"wrap": "fact", "caption_prompt": {language: asked[0] for language, asked in NAME_QUESTIONS.items()}},
 }
 """These models take one image, were taught one wording, and are too small for the paper's learning rates."""
 FITTED_ON: Mapping[str, tuple[int, float]] = {

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from kedit.backbone import load_backbone
 from kedit.benchmarks import scene
+from kedit.modules import trainable
 from kedit.zoo.catalogue import PRESETS, recipe_of
 from kedit.zoo.catalogue import folder as folder_of
 from kedit.zoo.encode import Batch, Encoded, Encoder, Pixels, Scrambler, bucketed, collate, from_bytes
@@ -72,7 +73,7 @@ def train(name: str, out: Path, plan: Plan | None = None, workers: int = 1, meas
 
 def _write_card(name: str, folder: Path, plan: Plan, n: int) -> None:
     """Measure the saved weights, as anybody loads them, and write what they can do beside them."""
-    backbone = load_backbone(str(folder), device="cpu")
+    backbone = trainable(load_backbone(str(folder), device="cpu"), "kedit zoo train")
     size = (folder / "model.safetensors").stat().st_size / 1e6
     seen = plan.steps * plan.batches * plan.budget / 1e6
     phases = ", then ".join(f"{phase.steps} steps of {phase.mix!r} at {phase.rate:g}" for phase in plan.phases)
