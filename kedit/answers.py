@@ -14,7 +14,8 @@ import torch
 from kedit import jsonl
 from kedit.backbone import Backbone
 from kedit.config import package_version, settings_id
-from kedit.errors import ContractError, ImageError, NotAttachedError, NotFittedError, StoreError
+from kedit.errors import ContractError, EndpointError, ImageError, NotAttachedError, NotFittedError, StoreError
+from kedit.locks import taking_turns
 from kedit.seal import Seal
 from kedit.timing import timing
 from kedit.types import Answer, Request
@@ -34,6 +35,8 @@ class Asked(NamedTuple):
 def fatal(error: BaseException) -> bool:
     """Whether an error concerns more than the request or case at hand, so that going on would make no sense."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError | StoreError | ContractError | NotAttachedError | NotFittedError):
+        return True
+    if isinstance(error, EndpointError):
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
@@ -144,7 +147,7 @@ class BaseAnswers:
 
     @cached_property
     def _known(self) -> dict[str, Answer]:
-        with _locked(self.path):
+        with taking_turns(self.path):
             jsonl.repair(self.path)
             rows = list(jsonl.read(self.path, strict=False))
         return {row["key"]: Answer(row["text"], row["tokens"], row["truncated"]) for row in rows if row.keys() >= _FIELDS}
@@ -153,7 +156,7 @@ class BaseAnswers:
         self._known.update(answers)
         sound = {key: a for key, a in answers.items() if a.finite and a.text}  # a poisoned entry would outlive its cause
         rows = [{"key": k, "text": a.text, "tokens": a.tokens, "truncated": a.truncated} for k, a in sound.items()]
-        with _locked(self.path):
+        with taking_turns(self.path):
             jsonl.repair(self.path)  # another process may have died while it wrote
             jsonl.append(self.path, rows)
 
@@ -174,10 +177,14 @@ class PlainAnswers:
 
 
 def ask_together(backbone: Backbone, requests: Sequence[Request], max_new_tokens: int) -> list[Asked]:
-    """One batched call; where it fails, one call per request, so that one bad image does not cost the others."""
+    """One batched call; where it fails, one call per request, so that one bad image does not cost the others.
+
+    A backbone that says by itself what came of each request (``generate_each``) is asked once only.
+    """
+    ask = getattr(backbone, "generate_each", backbone.generate)
     try:
         with timing("ask", backbone.device) as lap:
-            answers = backbone.generate(requests, max_new_tokens=max_new_tokens)
+            answers = ask(requests, max_new_tokens=max_new_tokens)
     except Exception as error:
         if fatal(error):
             raise
@@ -186,7 +193,8 @@ def ask_together(backbone: Backbone, requests: Sequence[Request], max_new_tokens
         return [ask_together(backbone, [request], max_new_tokens)[0] for request in requests]
     if len(answers) != len(requests):
         raise ContractError(f"{type(backbone).__name__}.generate gave {len(answers)} answers to {len(requests)} requests")
-    return [Asked(answer, lap.seconds / len(requests)) for answer in answers]
+    share = lap.seconds / len(requests)
+    return [Asked(None, error=a) if isinstance(a, Exception) else Asked(a, share) for a in answers]
 
 
 _FIELDS = {"key", "text", "tokens", "truncated"}
@@ -197,20 +205,3 @@ def _key(request: Request) -> str | Exception:
         return str(request.key)
     except (OSError, ValueError) as error:  # ValueError is a null byte in a path
         return ImageError(f"cannot read an image of the request {request.question[:60]!r}: {error}")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    from filelock import FileLock
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(f"{path}.lock")
-        lock.acquire()
-    except OSError as error:
-        hint = "set KEDIT_CACHE or cache_dir to a folder that can be written"
-        raise StoreError(f"cannot use the answer cache {path}: {error.strerror or error}; {hint}") from error
-    try:
-        yield
-    finally:
-        lock.release()

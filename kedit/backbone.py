@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 from kedit.batching import FiniteWatch, join, run_batched
 from kedit.checkpoints import read_checkpoint
+from kedit.endpoint import EndpointBackbone, endpoint_of
 from kedit.families import Structure, family_of, read_structure
+from kedit.forcing import Forced
 from kedit.generation import Decide, Gate, states_of
 from kedit.prompts import SEQUENCES, Prompts, images_of
 from kedit.trunk import tensors_digest
@@ -274,6 +276,18 @@ class HFBackbone:
         rows = torch.arange(length - 1, length - 1 + len(targets), device=self.device)
         return Taught(self.extended(inputs, tokens), rows, targets)
 
+    def forced(self, requests: Sequence[Request], answers: Sequence[str], k: int = 1) -> list[Forced]:
+        """The ``k`` likeliest tokens at every position of each prompt and answer, one forward pass each, no gradient."""
+        return [self._forced(request, answer, k) for request, answer in zip(requests, answers, strict=True)]
+
+    def _forced(self, request: Request, answer: str, k: int) -> Forced:
+        taught = self.teach(request, answer)
+        with torch.no_grad():
+            logits = self.forward(taught.inputs).logits[0]  # (positions, vocabulary)
+        top = logits.topk(min(k, logits.shape[-1]), dim=-1).indices.cpu()
+        ends = int(bool(self.prompts.end_ids))
+        return Forced(top, taught.targets[: len(taught.targets) - ends].cpu(), bool(torch.isfinite(logits).all()))
+
     def extended(self, inputs: Mapping[str, Any], tokens: Sequence[int]) -> dict[str, Any]:
         """Model inputs of one prompt with tokens of an answer after it."""
         longer = dict(inputs)
@@ -366,13 +380,17 @@ def load_backbone(
     batch_size: int = 8,
     trust_remote_code: bool = False,
     processor_options: Mapping[str, Any] | None = None,
-) -> HFBackbone:
+    **endpoint: Any,
+) -> HFBackbone | EndpointBackbone:
     """Load an embedded backbone (``tiny-...``), a Hugging Face id or a local folder; weights must be safetensors.
 
     ``dtype`` "auto" is the checkpoint's, except that fp16 becomes fp32 on a CPU; ``device`` is the GPU where there is one.
-    ``processor_options`` (such as ``{"max_pixels": 200704}``) go to the processor. Raises OSError when nothing is found and
-    FamilyError for a model that cannot be read.
+    ``processor_options`` (such as ``{"max_pixels": 200704}``) go to the processor. ``"openai:MODEL"`` is a model on a server,
+    reached as ``endpoint`` says (see ``kedit.endpoint.open_endpoint``). Raises OSError when nothing is found and FamilyError
+    for a model that cannot be read.
     """
+    if remote := endpoint_of(str(name_or_path), endpoint, revision=revision, dtype=dtype, device=device):
+        return remote
     model, processor = read_checkpoint(
         name_or_path, revision=revision, dtype=dtype, device=device, remote=trust_remote_code, options=processor_options or {}
     )

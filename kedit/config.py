@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from kedit.benchmark import Benchmark, Task
+from kedit.scoring.legacy import ID as LEGACY
 from kedit.types import Case
 
 if TYPE_CHECKING:
@@ -37,8 +38,12 @@ def run_config(
     seed: int,
     max_new_tokens: int,
     plain: bool,
+    legacy: bool = False,
 ) -> dict[str, Any]:
-    """The content of ``run.json``: ``identity`` decides the results and must be equal to resume; ``environment`` informs."""
+    """The content of ``run.json``: ``identity`` decides the results and must be equal to resume; ``environment`` informs.
+
+    ``legacy`` says that records carry teacher-forced metrics, whose version then belongs to the identity.
+    """
     identity = {
         "format": FORMAT,
         "editors": {name: _editor(editor) for name, editor in editors.items()},
@@ -52,14 +57,15 @@ def run_config(
         },
         "benchmark": {"name": benchmark.name, "revision": benchmark.revision, "limit": limit},
         "tasks": {name: _task(task, cases) for name, (task, cases) in work.items()},
-        "decoding": {"strategy": "greedy", "max_new_tokens": max_new_tokens, "plain": plain},
+        "decoding": {"strategy": getattr(backbone, "strategy", "greedy"), "max_new_tokens": max_new_tokens, "plain": plain},
         "seed": seed,
         "packages": _versions(_DECISIVE),
+        **({"legacy_metrics": LEGACY} if legacy else {}),
     }
     environment = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "machine": {"system": platform.platform(), "processor": platform.machine(), "device": str(backbone.device)},
+        "machine": {"system": platform.platform(), "processor": platform.machine(), **_where(backbone)},
         "packages": _versions(_NOTED),
         "git": git_state(),
     }
@@ -132,6 +138,12 @@ def _describe(value: Any) -> Any:
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 
+def _where(backbone: Backbone) -> dict[str, str]:
+    """The device, and for a model on a server its address, which holds no credentials."""
+    address = getattr(backbone, "address", None)
+    return {"device": str(backbone.device), **({"endpoint": str(address)} if address else {})}
+
+
 def _versions(packages: Sequence[str]) -> dict[str, str | None]:
     return {package: package_version(package) for package in packages}
 
@@ -144,6 +156,8 @@ def settings_id(backbone: Backbone) -> str:
     processor = getattr(backbone, "processor", None)
     parts = [processor, getattr(backbone.model, "generation_config", None)]
     texts = [str(part.to_json_string()) for part in parts if part is not None and hasattr(part, "to_json_string")]
+    if hasattr(backbone, "settings"):  # one that has no such parts here, for it runs elsewhere
+        texts.append(json.dumps(backbone.settings, sort_keys=True, default=_describe))
     templates = [str(getattr(part, "chat_template", None)) for part in (processor, getattr(processor, "tokenizer", None))]
     return hashlib.sha256("\x1f".join([*texts, *templates]).encode()).hexdigest()[:8]
 

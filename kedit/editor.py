@@ -6,6 +6,7 @@ An editor lives through ``attach -> [fit] -> insert* -> generate* -> reset`` and
 
 from __future__ import annotations
 
+import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from kedit.artefacts import folder_digest, load_knowledge, load_tensors, read_json, save_knowledge, save_tensors, write_json
 from kedit.errors import ContractError, DataError, NotAttachedError, NotFittedError, NotRemovableError
+from kedit.forcing import Forced, forced_by
 from kedit.parameters import Parameters, plain
 from kedit.trunk import Snapshot, tensor_digest
 from kedit.types import Answer, Case, Knowledge, Request
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from kedit.backbone import Backbone
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called in a training after every step: steps done, steps in all, logged values."""
 
@@ -48,12 +51,19 @@ class Editor(Parameters, ABC):
 
     needs_fit: ClassVar[bool] = False
     """The editor learns from cases and refuses to insert before ``fit`` or ``load``."""
+    needs_cases: ClassVar[bool] = True
+    """An editor that learns cannot do without cases, so that it does not run where a benchmark has none to learn from."""
     does_nothing: ClassVar[bool] = False
     """The editor is the unedited backbone: the row that others are compared with."""
 
     backbone_: Backbone
     edits_: dict[str, Knowledge]
     learned_: str
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "fit" in vars(cls):
+            setattr(cls, "fit", _forgetting(cls.fit))  # noqa: B010 (mypy: a method)
 
     @property
     def name(self) -> str:
@@ -70,6 +80,8 @@ class Editor(Parameters, ABC):
         self.edits_ = {}
         self._serial = 0
         self.build()
+        if not self.fitted:
+            vars(self).pop("learned_", None)
         return self
 
     def build(self) -> None:
@@ -124,6 +136,13 @@ class Editor(Parameters, ABC):
         was compared with ``threshold``. Called right after ``generate`` or ``postpone`` got the same requests; asks no model.
         """
         return [{}] * len(requests)
+
+    def forced(self, requests: Sequence[Request], answers: Sequence[str], k: int = 1) -> list[Forced | None]:
+        """Hook: what the edited model predicts while each answer is fed to it, for older metrics; None where it cannot tell.
+
+        The three bases can, for editors that answer as their base does and on a backbone whose logits can be read.
+        """
+        return [None] * len(requests)
 
     def insert(self, knowledge: Knowledge) -> str:
         """Insert one more item on top of those before it and return its edit id; on an error nothing has changed."""
@@ -180,7 +199,7 @@ class Editor(Parameters, ABC):
         """Where the learned state comes from, as a run's identity holds it.
 
         ``artefact <digest>`` of the folder that was loaded; "train split" where a run itself fits the editor; "by hand"
-        where it was fitted before, on what a run cannot know.
+        where it was fitted otherwise, on what a run cannot know, whatever it had learned or loaded before.
         """
         return getattr(self, "learned_", None) or ("by hand" if self.fitted else TRAIN_SPLIT)
 
@@ -222,6 +241,17 @@ class Editor(Parameters, ABC):
         self._require_attached()
         if not self.fitted:
             raise NotFittedError(f"{type(self).__name__} learns before it inserts; call fit(cases) or load(path) first")
+
+
+def _forgetting(fit: F) -> F:
+    """``fit`` as it is, but for where the state before came from, which no longer says anything of the state after."""
+
+    @functools.wraps(fit)
+    def wrapped(self: Editor, *args: Any, **kwargs: Any) -> Any:
+        vars(self).pop("learned_", None)
+        return fit(self, *args, **kwargs)
+
+    return wrapped  # type: ignore[return-value]
 
 
 class WeightEditor(Editor):
@@ -268,6 +298,10 @@ class WeightEditor(Editor):
     def generate(self, requests: Sequence[Request]) -> list[Answer]:
         self._require_attached()
         return self.backbone_.generate(requests)
+
+    def forced(self, requests: Sequence[Request], answers: Sequence[str], k: int = 1) -> list[Forced | None]:
+        own = type(self).generate is WeightEditor.generate
+        return forced_by(self.backbone_, requests, answers, k) if own else super().forced(requests, answers, k)
 
     def revert(self) -> None:
         self.snapshot_.restore()
@@ -327,6 +361,11 @@ class ContextEditor(Editor):
         self._require_attached()
         return self.backbone_.generate(self.rewrite_all(requests))
 
+    def forced(self, requests: Sequence[Request], answers: Sequence[str], k: int = 1) -> list[Forced | None]:
+        if not self.deferrable:
+            return super().forced(requests, answers, k)
+        return forced_by(self.backbone_, self.rewrite_all(requests), answers, k)
+
 
 class ReplacementEditor(Editor):
     """An editor that sends requests in its scope to another model and the rest to the unedited backbone."""
@@ -360,3 +399,16 @@ class ReplacementEditor(Editor):
             raise ContractError(f"{type(self).__name__}.replace() gave {len(answers)} answers to {len(found)} requests")
         hits = iter(answers)
         return [next(base) if k is None else next(hits) for k in routed]
+
+    def forced(self, requests: Sequence[Request], answers: Sequence[str], k: int = 1) -> list[Forced | None]:
+        if not self.deferrable:
+            return super().forced(requests, answers, k)
+        asked = zip(self.postpone(requests), answers, strict=True)
+        return [
+            self.forced_hit(one, answer, k) if isinstance(one, Hit) else forced_by(self.backbone_, [one], [answer], k)[0]
+            for one, answer in asked
+        ]
+
+    def forced_hit(self, hit: Hit, answer: str, k: int) -> Forced | None:
+        """Hook: what the replacement predicts while the answer is fed to it; None where it cannot tell."""
+        return None

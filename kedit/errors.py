@@ -64,6 +64,18 @@ class FamilyError(KeditError, ValueError):
     """A model's structure is not one that kedit knows how to read."""
 
 
+class NotHereError(FamilyError, AttributeError):
+    """A model that runs on a server was to be looked into or changed; it can only be asked."""
+
+
+class EndpointError(KeditError, OSError):
+    """A server cannot be used as it was asked: not reached, wrong key, unknown model; going on would make no sense."""
+
+
+class UnansweredError(KeditError, OSError):
+    """A server that is there gave no usable answer to one request, however often it was asked."""
+
+
 def unknown_name(kind: str, got: str, known: Iterable[str], hint: str = "") -> UnknownNameError:
     """The error for a misspelt name: what was got, the nearest known names, and all of them."""
     names = sorted(known)

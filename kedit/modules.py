@@ -68,7 +68,10 @@ def trainable(backbone: Backbone, who: str) -> HFBackbone:
     from kedit.backbone import HFBackbone
 
     if not isinstance(backbone, HFBackbone):
-        raise FamilyError(f"{who} trains weights and needs a model loaded by load_backbone(); got {type(backbone).__name__}")
+        raise FamilyError(
+            f"{who} trains weights and needs a model whose weights are here, loaded by load_backbone(a hub id or folder); "
+            f"got {backbone.id!r}, a {type(backbone).__name__}"
+        )
     return backbone
 
 
