@@ -37,8 +37,13 @@ _HOME = {
     "benchmark": "kedit.benchmarks",
     "editor": "kedit.methods",
     "evaluate": "kedit.evaluate",
+    "compare": "kedit.comparison",
+    "diagnose": "kedit.diagnosis",
+    "matrix": "kedit.matrix",
+    "fitted": "kedit.methods",
     "Run": "kedit.run",
     "report": "kedit.report",
+    "retention": "kedit.retention",
     "check_editor": "kedit.testing",
 }
 _METHODS = "kedit.methods"
@@ -67,7 +72,9 @@ class _Package(ModuleType):
     benchmark = _function("benchmark")
     editor = _function("editor")
     evaluate = _function("evaluate")
+    matrix = _function("matrix")
     report = _function("report")
+    retention = _function("retention")
 
 
 sys.modules[__name__].__class__ = _Package

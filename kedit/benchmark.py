@@ -34,7 +34,8 @@ class Task:
     """A part of a benchmark: how its cases become inserts and questions, and which dimensions they are scored on.
 
     ``headline`` is the one number that stands for the task beside other benchmarks: "overall" or the name of a measure.
-    ``groups`` maps the tags that tables are broken down by to what a heading calls them.
+    ``groups`` maps the tags that tables are broken down by to what a heading calls them. A task ``on_request`` is run only
+    where it is named: one that takes long.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Task:
     dimensions: tuple[Dimension, ...]
     headline: str = "overall"
     groups: Mapping[str, str] = field(default_factory=lambda: dict(GROUPS))
+    on_request: bool = False
 
     def dimension(self, name: str) -> Dimension:
         """The dimension of that name; raises KeyError for a name the task does not have."""

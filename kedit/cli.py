@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kedit import __version__
-from kedit.commands.fitted import folders, make, shipped
+from kedit.commands.compare import compare
+from kedit.commands.diagnose import diagnose
+from kedit.commands.fitted import editors_of, folders, make, shipped
 from kedit.commands.fitted import load as load_fitted
+from kedit.commands.judge import judge
+from kedit.commands.matrix import matrix
+from kedit.commands.retention import retention
 from kedit.commands.router import router
+from kedit.commands.score import score
 from kedit.commands.shared import (
     backbone_option,
-    bars,
     benchmark_option,
     benchmark_options,
     clear_errors,
+    failures,
     known_settings,
+    known_tasks,
     loading_options,
     mapping_option,
+    of_editors,
+    run_bars,
     set_option,
+    split,
 )
 from kedit.commands.zoo import zoo
-from kedit.errors import unknown_name
+from kedit.errors import DataError, StoreError
 
 if TYPE_CHECKING:
-    from kedit.editor import Editor
-    from kedit.evaluate import Progress
+    pass
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -46,27 +51,22 @@ def main() -> None:
 # -- run and report ------------------------------------------------------------------------------------------------------
 
 
-def _split(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """Parts between commas; a comma before ``name=`` belongs to the parameters of the part that it is in."""
-    return tuple(part.strip() for part in re.split(r",(?!\s*\w+\s*=)", value) if part.strip()) if value else None
-
-
 @main.command()
 @backbone_option
 @benchmark_option
 @mapping_option
 @click.option(
     "--editors",
-    default="base,finetune,lora,ike,serac,mscke,mcki",
+    default="base,finetune,lora,ike,mend,serac,mscke,mcki",
     show_default=True,
-    callback=_split,
+    callback=split,
     help="Comma-separated: short names, module:Class or file.py:Class. The do-nothing row is always there.",
 )
 @click.option(
     "--protocols",
     "tasks",
-    callback=_split,
-    help="Comma-separated tasks of the benchmark, such as single,sequential; all if left out.",
+    callback=split,
+    help="Comma-separated tasks of the benchmark, such as single,sequential; if left out all but long ones such as lifelong.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Raw cases per task; all if left out.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the run; an unfinished one is continued.")
@@ -88,6 +88,11 @@ def _split(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
 )
 @loading_options
 @click.option("--plain", is_flag=True, help="One request at a time, no caches: the same answers, slowly.")
+@click.option(
+    "--legacy-metrics",
+    is_flag=True,
+    help="Also measure what older papers report: token accuracy, top-k locality (teacher-forced).",
+)
 @clear_errors
 def run(
     backbone: str,
@@ -102,19 +107,21 @@ def run(
     seed: int,
     max_new_tokens: int,
     plain: bool,
+    legacy_metrics: bool,
     **loading: Any,
 ) -> None:
     """Insert knowledge with several editors, ask, and record every answer.
 
     The same command again continues an unfinished run and does nothing to a finished one. Look at it with `kedit report`.
+    Of a long chain (--protocols lifelong) --set also takes its options, such as lifelong.chain=200 or lifelong.order=blocks.
     """
     from kedit.benchmarks import benchmark as find_benchmark
 
     names = editors or ()
     places = folders(fitted, names)
-    chosen = _editors(names, settings, backbone, places)
-    cases = find_benchmark(benchmark, **benchmark_options(mapping))
-    _known_tasks(tasks, cases)
+    chosen = editors_of(names, of_editors(settings), backbone, places)
+    cases = find_benchmark(benchmark, **benchmark_options(mapping, settings))
+    known_tasks(tasks, cases)
 
     from kedit.backbone import load_backbone
     from kedit.evaluate import evaluate
@@ -122,7 +129,7 @@ def run(
     model = load_backbone(backbone, **loading)
     own = list(chosen.values())[len(chosen) - len(names) :]
     load_fitted(own, names, places | shipped(own, names, backbone, places), model)
-    with _progress() as progress:
+    with run_bars() as progress:
         done = evaluate(
             chosen,
             model,
@@ -133,48 +140,12 @@ def run(
             seed=seed,
             max_new_tokens=max_new_tokens,
             plain=plain,
+            legacy=legacy_metrics,
             progress=progress,
         )
-    for failure in done.failures:
-        click.echo(
-            f"failed: {failure['editor']} {failure['task']} {failure['case']} ({failure['stage']}): {failure['error']}", err=True
-        )
+    for line in failures(done):
+        click.echo(line, err=True)
     click.echo(f"{len(done.records())} records in {out}. Next: kedit report {out}")
-
-
-def _known_tasks(tasks: Sequence[str] | None, benchmark: Any) -> None:
-    """A misspelt task is found before minutes are spent on loading a model."""
-    for task in tasks or ():
-        if task not in benchmark.tasks:
-            raise unknown_name(f"task of {benchmark.name}", task, benchmark.tasks)
-
-
-def _editors(
-    names: Sequence[str], settings: Sequence[str], backbone: str, places: Mapping[str, Path] | None = None
-) -> dict[str, Editor]:
-    """Editors by display name with their parameters, what an embedded backbone asks for, and the do-nothing editor first.
-
-    One with a folder in ``places`` has the parameters that it was fitted with, where nothing else is said here.
-    """
-    from kedit.methods import nothing
-
-    known_settings(settings, names)
-    made = [make(name, settings, backbone, (places or {}).get(name)) for name in names]
-    if not any(e.does_nothing for e in made):
-        made.insert(0, nothing())
-    seen = Counter[str]()
-    found = {}
-    for one in made:
-        seen[one.name] += 1  # two of one class are told apart by a number
-        found[one.name if seen[one.name] == 1 else f"{one.name}-{seen[one.name]}"] = one
-    return found
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Progress]:
-    """A bar per editor and task with the time left; nothing where the output is no terminal."""
-    with bars() as update:
-        yield lambda editor, task, done, total: update((editor, task), f"{editor} {task}", done, total)
 
 
 @main.command()
@@ -231,16 +202,23 @@ def train(
 @main.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write; FOLDER/report if left out.")
+@click.option("--judge", help="Show a judge's scores in place of ROUGE-L: its id, or a beginning that only one has.")
+@click.option("--kind", help="What the judge was asked, where it was asked several things: score or three-way.")
 @clear_errors
-def report(folder: Path, out: Path | None) -> None:
+def report(folder: Path, out: Path | None, judge: str | None, kind: str | None) -> None:
     """Print a run's tables and write CSV, Markdown, curves (PNG, SVG) and one HTML page."""
     from kedit.report import report as make
     from kedit.report import run_text
     from kedit.run import Run
 
     found = Run.load(folder)
-    click.echo(run_text(found))
-    written = make(found, out)
+    judged = None
+    if judge is not None:
+        from kedit.judging import judge_scoring
+
+        judged = judge_scoring(found, judge, kind)
+    click.echo(run_text(found, judged))
+    written = make(found, out, judged=judged)
     click.echo(f"Written to {written.folder}; open {written.page}")
 
 
@@ -292,15 +270,23 @@ def data_build(benchmark: str, cases: int, out: Path) -> None:
 
 @data.command("check")
 @click.argument("path", type=click.Path(path_type=Path))
+@click.option("--images", type=click.Path(path_type=Path), help="Folder that image paths start from; the data's own if left out.")
 @mapping_option
 @clear_errors
-def data_check(path: Path, mapping: dict[str, str]) -> None:
-    """Say what a folder or file holds and what is wrong with it; exit status 1 when something is. Never downloads."""
+def data_check(path: Path, images: Path | None, mapping: dict[str, str]) -> None:
+    """Say what a folder or file holds and what is wrong with it: every row is read, every image opened, nothing downloaded.
+
+    Exit status: 0 sound, 1 a finding would spoil a measurement, 2 nothing that can be read or recognised.
+    """
     from kedit.benchmarks.check import check
 
-    found = check(path, mapping=mapping)
+    try:
+        found = check(path, mapping=mapping, images=images)
+    except (DataError, StoreError) as error:
+        click.echo(f"Error: {error}", err=True)
+        raise SystemExit(2) from error
     click.echo(str(found))
-    raise SystemExit(0 if found.ok else 1)
+    raise SystemExit(found.status)
 
 
 @data.command("show")
@@ -339,8 +325,14 @@ def editors() -> None:
         click.echo(f"{name:10} {(type(made).__doc__ or '').splitlines()[0]}\n{'':10} {made!r}")
 
 
+main.add_command(compare)
+main.add_command(diagnose)
+main.add_command(matrix)
 main.add_command(zoo)
+main.add_command(retention)
 main.add_command(router)
+main.add_command(score)
+main.add_command(judge)
 
 
 if __name__ == "__main__":

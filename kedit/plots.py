@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedit.artefacts import replace_file
+from kedit.benchmark import Dimension
 from kedit.bootstrap import Estimate
 from kedit.errors import DataError
-from kedit.metrics import Retention
+from kedit.forgetting import By, Point, Retention
 from kedit.protocols import RELIABILITY
 from kedit.report.escape import visible
 from kedit.report.results import Results
-from kedit.report.tables import GROUPS, evenly_spaced
-from kedit.rouge import rouge_id
+from kedit.report.tables import CURVES, MOST_STEPS, evenly_spaced
 from kedit.run import Run
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ _BASE, _EDITED, _INK, _GRID = "#3b4652", "#8fc1e3", "#1c2024", "#d9dde1"
 _ACROSS = 3
 _PANEL = (3.7, 2.9)
 _MOST_LINES = 7
+_FITTING = 42
+"""Characters that fit side by side under a panel."""
 
 
 def retention_plot(run: Run | Results, order: str | None = None, *, task: str | None = None) -> Figure:
@@ -39,12 +41,10 @@ def retention_plot(run: Run | Results, order: str | None = None, *, task: str | 
     DataError where there is none.
     """
     results = run if isinstance(run, Results) else Results(run)
-    name = task or next((t for t in results.run.tasks if results.has_retention(t)), None)
-    if name is None or not results.has_retention(name):
-        raise DataError(f"no retention in {results.run.path}: no task asked reliability before its chains were complete")
+    name = _retaining(results, task)
     wanted = order or results.run.order(name)
     found = {editor: results.retention(editor, name, wanted) for editor in results.edited}
-    figure, axes = _panels(list(found), f"Retention, {name}, order {wanted or 'as given'}")
+    figure, axes = _panels(list(found), f"Retention, {name}, order {wanted or 'as given'}", _axis(results, name))
     for ax, matrix in zip(axes, found.values(), strict=True):
         _trajectories(ax, matrix)
         _say_n(ax, matrix.cases, "chains")
@@ -55,27 +55,63 @@ def retention_plot(run: Run | Results, order: str | None = None, *, task: str | 
 def reliability_plot(run: Run | Results, by: str, *, task: str | None = None) -> Figure:
     """Reliability by a tag such as ``topic_group`` or ``partition``, a panel per editor (paper, Fig. 5): base dark, edited light.
 
-    Bars carry 95 % intervals; there are no dark ones without an editor that does nothing. ``task`` defaults to the first
-    whose cases have the tag; raises DataError where none has.
+    Of a task without reliability its headline is drawn. Bars carry 95 % intervals; there are no dark ones without an editor
+    that does nothing. ``task`` defaults to the first whose cases have the tag; raises DataError where none has.
     """
     results = run if isinstance(run, Results) else Results(run)
     name = task or next((t for t in results.run.tasks if results.has_tag(t, by)), None)
     if name is None or not results.has_tag(name, by):
         raise DataError(f"no case of {results.run.path} has the tag {by!r}; see the tags of its records")
-    base = results.groups(results.base, name, by) if results.base else {}
-    figure, axes = _panels(results.edited, f"Reliability by {GROUPS.get(by, by.replace('_', ' '))}, {name}")
+    base = _by_group(results, results.base, name, by) if results.base else {}
+    heading = results.run.groups(name).get(by, by.replace("_", " "))
+    figure, axes = _panels(results.edited, f"{_drawn(results, name)} by {heading}, {name}", _axis(results, name))
     for ax, editor in zip(axes, results.edited, strict=True):
-        rows = results.groups(editor, name, by)
+        rows = _by_group(results, editor, name, by)
         groups = sorted(rows.keys() | base.keys())
         pairs = [(_EDITED, "edited", rows)] if editor != results.base else []
         pairs = [(_BASE, "base", base), *pairs] if base else pairs
         for k, (colour, label, values) in enumerate(pairs):
-            found = [values[g].dimensions.get(RELIABILITY) if g in values else None for g in groups]
+            found = [values[g][0] if g in values else None for g in groups]
             _bars(ax, found, (k - (len(pairs) - 1) / 2) * 0.38, colour, label)
-        cases = [rows[g].cases if g in rows else 0 for g in groups]
-        ax.set_xticks(range(len(groups)), [f"{_plain(g)}\nn = {n}" for g, n in zip(groups, cases, strict=True)])
+        cases = [rows[g][1] if g in rows else 0 for g in groups]
+        _name_groups(ax, [f"{_plain(g)}\nn = {n}" for g, n in zip(groups, cases, strict=True)])
     _one_legend(figure, axes, None)
     return figure
+
+
+def _by_group(results: Results, editor: str, task: str, tag: str) -> dict[str, tuple[Estimate | None, int]]:
+    """What is drawn, and the number of cases, by the value of a tag."""
+    scores = results.groups(editor, task, tag)
+    if _reliability(results, task):
+        return {group: (row.dimensions.get(RELIABILITY), row.cases) for group, row in scores.items()}
+    headlines = results.group_headlines(editor, task, tag)
+    return {group: (headlines[group], row.cases) for group, row in scores.items()}
+
+
+def _reliability(results: Results, task: str) -> Dimension | None:
+    return next((d for d in results.run.dimensions(task) if d.name == RELIABILITY), None)
+
+
+def _drawn(results: Results, task: str) -> str:
+    """What the vertical axis shows: reliability, or the headline of a task without it."""
+    return "Reliability" if _reliability(results, task) else results.headline_label(task)
+
+
+def _axis(results: Results, task: str) -> str:
+    """The label of the vertical axis: what is drawn, how it is scored, and the ids of that."""
+    found = _reliability(results, task)
+    if found is None:
+        ids = ", ".join(way.measured_by or way.id for way, _ in results.scorings(task).values())
+        return f"{_drawn(results, task)} (0 to 100)\n{ids}"
+    way = results.way(found)
+    return f"Reliability, {way.label} (0 to 100)\n{way.id}"
+
+
+def _name_groups(ax: Axes, labels: Sequence[str]) -> None:
+    """Names of groups under their bars, slanted where they would run into each other."""
+    ax.set_xticks(range(len(labels)), labels)
+    if len(labels) * max(max(map(len, label.split("\n"))) for label in labels) > _FITTING:
+        ax.tick_params(axis="x", labelrotation=60, labelsize=7)
 
 
 def run_plots(results: Results) -> Iterator[tuple[str, str, Figure]]:
@@ -83,14 +119,22 @@ def run_plots(results: Results) -> Iterator[tuple[str, str, Figure]]:
     for task in results.run.tasks:
         if results.has_retention(task):
             for order in results.orders(task):
-                yield (
-                    f"{task}_retention_{order}",
-                    f"Retention curves of {task}, order {order}",
-                    retention_plot(results, order, task=task),
-                )
-        for tag in GROUPS:
+                yield from retention_plots(results, task, order)
+        for tag, heading in results.run.groups(task).items():
             if results.has_tag(task, tag):
-                yield f"{task}_{tag}", f"Reliability in {task} by {GROUPS[tag]}", reliability_plot(results, tag, task=task)
+                what = f"{_drawn(results, task)} in {task} by {heading}"
+                yield f"{task}_{tag}", what, reliability_plot(results, tag, task=task)
+
+
+def retention_plots(results: Results, task: str, order: str | None) -> Iterator[tuple[str, str, Figure]]:
+    """A line per item of short chains, and where all was asked; of long ones curves by memory size and by gap."""
+    longest = max((results.retention(editor, task, order) for editor in results.edited), key=lambda m: m.length)
+    if longest.length <= MOST_STEPS or longest.complete:
+        title = f"Retention curves of {task}, order {order}"
+        yield f"{task}_retention_{order}", title, retention_plot(results, order, task=task)
+    if longest.length > MOST_STEPS:
+        for by, heading in CURVES.items():
+            yield f"{task}_by_{by}_{order}", f"{task} by {heading}, order {order}", curve_plot(results, by, order, task=task)
 
 
 def save_plot(figure: Figure, stem: Path) -> tuple[Path, Path]:
@@ -108,7 +152,7 @@ def _save_svg(figure: Figure, path: Path) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 
-def _panels(editors: Sequence[str], title: str) -> tuple[Figure, list[Axes]]:
+def _panels(editors: Sequence[str], title: str, axis: str) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
     across = min(len(editors), _ACROSS)
@@ -120,11 +164,11 @@ def _panels(editors: Sequence[str], title: str) -> tuple[Figure, list[Axes]]:
     for ax in flat[len(editors) :]:
         ax.remove()
     for index, (ax, editor) in enumerate(zip(flat, editors, strict=False)):
-        _dress(ax, editor, labelled=index % across == 0)
+        _dress(ax, editor, axis if index % across == 0 else None)
     return figure, flat[: len(editors)]
 
 
-def _dress(ax: Axes, editor: str, *, labelled: bool) -> None:
+def _dress(ax: Axes, editor: str, axis: str | None) -> None:
     ax.set_title(_plain(editor), fontsize=11, color=_INK, loc="left")
     ax.set_ylim(0, 104)
     ax.set_yticks(range(0, 101, 25))
@@ -134,38 +178,35 @@ def _dress(ax: Axes, editor: str, *, labelled: bool) -> None:
     for side, spine in ax.spines.items():
         spine.set_visible(side == "bottom")
         spine.set_color(_GRID)
-    if labelled:
-        ax.set_ylabel(f"Reliability, ROUGE-L (0 to 100)\n{rouge_id()}", fontsize=8, color=_INK)
+    if axis is not None:
+        ax.set_ylabel("\n".join(map(_plain, axis.split("\n"))), fontsize=8, color=_INK)
 
 
 def _trajectories(ax: Axes, found: Retention) -> None:
-    length = len(found.matrix)
-    start = 0 if found.base is not None else 1
-    rows = [*([found.base] if found.base is not None else []), *found.matrix]
+    first = [(0, found.base)] if found.base is not None else []
+    rows = [*first, *zip(found.asked, found.matrix, strict=True)]
+    language_of = dict(zip(found.steps, found.languages, strict=True))
     shades = sorted(found.languages)  # the same language has the same colour in every order, where there is one step of each
-    for k, item in enumerate(evenly_spaced(length, _MOST_LINES)):
-        language = found.languages[item]
-        if len(set(shades)) == length <= _MOST_LINES:
+    for k, item in enumerate(evenly_spaced(len(found.steps), _MOST_LINES)):
+        step, language = found.steps[item], found.languages[item]
+        if len(set(shades)) == len(found.steps) <= _MOST_LINES:
             k = shades.index(language)
-        label = f"{item + 1}: {language}" if language else str(item + 1)
-        column = [row[item] if item < len(row) else None for row in rows]
-        _line(ax, column, start, item + 1, _COLOURS[k], _MARKERS[k], _plain(label))
-    ticks = sorted({*range(start, 1), *(step + 1 for step in evenly_spaced(length))})
-    ax.set_xticks(ticks, ["base" if t == 0 else _plain(found.languages[t - 1] or str(t)) for t in ticks])
+        label = f"{step}: {language}" if language else str(step)
+        points = [(after, value) for after, row in rows if item < len(row) and (value := row[item]) is not None]
+        _line(ax, points, step, _COLOURS[k], _MARKERS[k], _plain(label))
+    ticks = [*(t for t, _ in first), *(found.asked[t] for t in evenly_spaced(len(found.asked)))]
+    ax.set_xticks(ticks, ["base" if t == 0 else _plain(language_of.get(t) or str(t)) for t in ticks])
     ax.set_xlabel("asked after inserting", fontsize=9, color=_INK)
 
 
-def _line(ax: Axes, column: Sequence[Estimate | None], start: int, inserted: int, colour: str, marker: str, label: str) -> None:
+def _line(ax: Axes, points: Sequence[tuple[int, Estimate]], inserted: int, colour: str, marker: str, label: str) -> None:
     """One item's line: dashed up to the step that inserts it, solid from there."""
-    points = [(t, e) for t, e in enumerate(column, start) if e is not None]
     before = [(t, e) for t, e in points if t <= inserted]
     after = [(t, e) for t, e in points if t >= inserted]
     for part, style in ((before, (0, (3, 2))), (after, "-")):
         ax.plot([t for t, _ in part], [e.mean for _, e in part], linestyle=style, color=colour, linewidth=1.8)
     known = [t >= inserted for t, _ in points]
-    ax.fill_between(
-        [t for t, _ in points], [e.low for _, e in points], [e.high for _, e in points], color=colour, alpha=0.12, lw=0
-    )
+    _band(ax, points, colour)
     for solid in (True, False):  # hollow markers where the item is not inserted yet
         chosen = [(t, e.mean) for (t, e), now in zip(points, known, strict=True) if now == solid]
         face = colour if solid else "white"
@@ -173,11 +214,75 @@ def _line(ax: Axes, column: Sequence[Estimate | None], start: int, inserted: int
     ax.plot([], [], marker=marker, color=colour, label=label)
 
 
-def _bars(ax: Axes, found: Sequence[Estimate | None], shift: float, colour: str, label: str) -> None:
+def _band(ax: Axes, points: Sequence[tuple[int, Estimate]], colour: str) -> None:
+    low, high = [e.low for _, e in points], [e.high for _, e in points]
+    ax.fill_between([x for x, _ in points], low, high, color=colour, alpha=0.12, lw=0)
+
+
+def curve_plot(run: Run | Results, by: By, order: str | None = None, *, task: str | None = None) -> Figure:
+    """Each dimension of what was inserted by memory size ("size") or by further inserts ("gap"), a panel per editor.
+
+    Reliability of the editor that does nothing is dashed. Bands are 95 % intervals (see ``kedit.forgetting.curve``); the axis
+    is logarithmic from 1 on. ``order`` defaults to the original one, ``task`` to the first with chains asked on the way;
+    raises DataError where there is none.
+    """
+    results = run if isinstance(run, Results) else Results(run)
+    name = _retaining(results, task)
+    wanted = order or results.run.order(name)
+    figure, axes = _panels(results.edited, f"By {CURVES[by]}, {name}, order {wanted or 'as given'}", _axis(results, name))
+    for ax, editor in zip(axes, results.edited, strict=True):
+        if results.base not in (None, editor):
+            floor = results.curve(str(results.base), name, wanted, by, RELIABILITY)
+            ax.plot([p.at for p in floor], [p.value.mean for p in floor], "--", color=_BASE, lw=1.4, label="Rel, unedited")
+        for k, dimension in enumerate(results.run.dimensions(name)):
+            points = results.curve(editor, name, wanted, by, dimension.name)
+            places = [(point.at, point.value) for point in points]
+            ax.plot([x for x, _ in places], [e.mean for _, e in places], color=_COLOURS[k], lw=1.8)
+            ax.plot([x for x, _ in places], [e.mean for _, e in places], _MARKERS[k], color=_COLOURS[k], ms=5.5)
+            ax.plot([], [], marker=_MARKERS[k], color=_COLOURS[k], label=_plain(dimension.label))
+            _band(ax, places, _COLOURS[k])
+            if dimension.name == RELIABILITY:
+                _count(ax, points, by)
+        _say_n(ax, max((p.items for p in results.curve(editor, name, wanted, by, RELIABILITY)), default=0), "items at most")
+        ax.set_xlabel("items in memory" if by == "size" else "inserts since the item's own", fontsize=9, color=_INK)
+    _one_legend(figure, axes, None)
+    return figure
+
+
+def _count(ax: Axes, points: Sequence[Point], by: By) -> None:
+    """The horizontal axis: logarithmic, with 0 where gaps have it."""
+    if points:
+        ax.set_xscale("symlog" if by == "gap" else "log", **({"linthresh": 1} if by == "gap" else {}))
+        ax.set_xticks([p.at for p in points], [p.label for p in points], rotation=45 if len(points) > 6 else 0)
+        ax.minorticks_off()
+
+
+def _retaining(results: Results, task: str | None) -> str:
+    """The task named, or the first, that asked reliability before its chains were complete; DataError where none did."""
+    name = task or next((t for t in results.run.tasks if results.has_retention(t)), None)
+    if name is None or not results.has_retention(name):
+        raise DataError(f"no retention in {results.run.path}: no task asked reliability before its chains were complete")
+    return name
+
+
+def bars_plot(title: str, axis: str, groups: Sequence[str], series: Mapping[str, Sequence[Estimate | None]]) -> Figure:
+    """Bars with 95 % intervals: for each group one of every series, side by side; one without a value is left out."""
+    figure, (ax,) = _panels([""], title, axis)
+    figure.set_size_inches(max(5.2, min(14, 0.9 * len(groups) + 0.22 * len(groups) * len(series))), 4.2)
+    width = 0.8 / max(len(series), 1)
+    for k, (label, found) in enumerate(series.items()):
+        _bars(ax, found, (k - (len(series) - 1) / 2) * width, _COLOURS[k % len(_COLOURS)], _plain(label), width * 0.92)
+    _name_groups(ax, ["\n".join(map(_plain, group.split("\n"))) for group in groups])
+    if len(series) > 1:
+        _one_legend(figure, [ax], None)
+    return figure
+
+
+def _bars(ax: Axes, found: Sequence[Estimate | None], shift: float, colour: str, label: str, width: float = 0.36) -> None:
     known = [(x + shift, e) for x, e in enumerate(found) if e is not None]
     below = [max(e.mean - e.low, 0.0) for _, e in known]
     above = [max(e.high - e.mean, 0.0) for _, e in known]
-    bars: dict[str, Any] = {"color": colour, "width": 0.36, "label": label}
+    bars: dict[str, Any] = {"color": colour, "width": width, "label": label}
     ax.bar(
         [x for x, _ in known], [e.mean for _, e in known], yerr=[below, above], ecolor=_INK, error_kw={"lw": 1}, capsize=2, **bars
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kedit import jsonl
 from kedit.artefacts import read_json
-from kedit.benchmark import Dimension
+from kedit.benchmark import GROUPS, Dimension
 from kedit.errors import StoreError, unknown_name
 from kedit.store import CONFIG, TIMING, read_failures, read_notes, read_records, records_file
 from kedit.types import Record
@@ -71,6 +71,15 @@ class Run:
         order: str | None = self._task(task)["order"]
         return order
 
+    def groups(self, task: str) -> dict[str, str]:
+        """Tags by which a task's results are broken down, and what a heading calls them."""
+        found: dict[str, str] = dict(self._task(task).get("groups", GROUPS))
+        return found
+
+    def headline(self, task: str) -> str:
+        """What stands for a task beside other benchmarks: "overall" or the name of a measure."""
+        return str(self._task(task).get("headline", "overall"))
+
     def records(self, editor: str | None = None, task: str | None = None) -> list[Record]:
         """Records of one editor or of all, of one task or of all, in the order in which they were asked."""
         if editor is not None and editor not in self.editors:
@@ -91,7 +100,7 @@ class Run:
         """One ``Scores`` per task and editor, and per value of the tag ``by`` where given (such as ``topic_group``).
 
         ``base`` names the editor that does nothing, to show gains over it. ``order`` picks the order of the chains, the
-        original one by default. ``scorer`` defaults to ROUGE-L. Failures are those
+        original one by default. ``scorer`` defaults to that of each dimension. Failures are those
         of all orders; by group they are not known and 0.
         """
         from kedit.metrics import grouped, summarise

@@ -11,12 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from kedit import jsonl
 from kedit.artefacts import read_json, write_bytes, write_json
 from kedit.config import difference
 from kedit.errors import DataError, StoreError
+from kedit.locks import claim
 from kedit.types import Record
 
 CONFIG = "run.json"
@@ -30,10 +31,15 @@ _FIELDS = {f.name for f in fields(Record)}
 
 def records_file(folder: Path, editor: str) -> Path:
     """Where an editor's records are: its name, made safe for a file; names that had to change get a hash, so none collide."""
-    safe = re.sub(r"[^\w.-]+", "-", editor).strip(".-")[:60]  # 60 characters of four bytes still fit a file's name
-    if safe != editor:
-        safe = f"{safe or 'editor'}-{hashlib.sha256(editor.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
-    return folder / RECORDS / f"{safe}.jsonl"
+    return folder / RECORDS / f"{file_stem(editor, 'editor')}.jsonl"
+
+
+def file_stem(name: str, empty: str) -> str:
+    """A name, made safe for a file, with a hash where it had to change; ``empty`` stands for one of which nothing is left."""
+    safe = re.sub(r"[^\w.-]+", "-", name).strip(".-")[:60]  # 60 characters of four bytes still fit a file's name
+    if safe != name:
+        safe = f"{safe or empty}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return safe
 
 
 def read_records(file: Path) -> list[Record]:
@@ -73,11 +79,7 @@ class RunStore:
             if folder.exists() and not folder.is_dir():
                 raise StoreError(f"{folder} is not a folder; name a folder for the run")
             folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(folder / ".lock")
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                raise StoreError(f"{folder} is in use by another process; wait for it, or name another folder") from None
+            lock = claim(folder)
         store = cls(folder, config, lock)
         try:
             store._begin()

@@ -12,15 +12,12 @@ from statistics import fmean
 from kedit.answers import BaseAnswers, limited
 from kedit.editor import Editor, Hit, ReplacementEditor
 from kedit.errors import DataError, DivergedError
-from kedit.rouge import MultilingualTokenizer, rouge_l
+from kedit.rouge import is_sentence, rouge_l
 from kedit.training.randomness import generators_restored, seed_step
 from kedit.types import Answer, Case, Knowledge, Request
 
 _SCENARIOS = 5
 """From so many scenarios on, whole ones are held out: knowledge of a scenario that was learned is easier."""
-
-_SENTENCE = 5
-"""Tokens from which on an answer is a sentence, which two cases do not share by chance."""
 
 
 class Validation:
@@ -154,7 +151,7 @@ def overlap(train: Sequence[Case], test: Sequence[Case]) -> list[str]:
 def _leaks(item: Knowledge, shown: Sequence[Request]) -> bool:
     if not shown:
         return False
-    if len(MultilingualTokenizer().tokenize(item.answer)) >= _SENTENCE:
+    if is_sentence(item.answer):
         return True
     same = [request for request in shown if request.question == item.request.question]
     return any(_digests(request) == _digests(item.request) for request in same)  # opens images, so only where all else agrees

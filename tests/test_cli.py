@@ -45,11 +45,12 @@ def test_a_misspelt_name_is_answered_with_the_nearest(words: list[str], said: st
 
 
 def test_two_editors_of_one_class_are_told_apart_and_parameters_may_hold_commas() -> None:
-    from kedit.cli import _editors, _split
+    from kedit.commands.fitted import editors_of
+    from kedit.commands.shared import split
 
-    names = _split(None, None, "ike:demos=4,seed=1, ike:demos=2,lora")  # type: ignore[arg-type]
+    names = split(None, None, "ike:demos=4,seed=1, ike:demos=2,lora")  # type: ignore[arg-type]
     assert names == ("ike:demos=4,seed=1", "ike:demos=2", "lora")
-    found = _editors(names, ("lora.rank=2",), "tiny-internvl")
+    found = editors_of(names, ("lora.rank=2",), "tiny-internvl")
     assert list(found) == ["base", "ike", "ike-2", "lora"]
     assert [found["ike"].get_params()[key] for key in ("demos", "seed", "pool")] == [4, 1, 580]
     assert found["lora"].get_params()["rank"] == 2

@@ -49,6 +49,31 @@ def test_twenty_steps_from_the_captured_trunk_give_the_plain_loops_weights(unedi
     assert norm({name: fast[name] - plain[name] for name in plain}) <= 1e-4 * norm(plain)
 
 
+def test_the_weights_are_those_of_adam_by_hand_on_the_models_own_loss_of_answer_and_end(unedited: HFBackbone) -> None:
+    fact = facts(unedited)[0]
+    found = FineTune(steps=3).attach(unedited).deltas(fact)
+    inputs = unedited.prompts.encode(fact.request)
+    prompt = inputs["input_ids"][0].tolist()
+    answer = [*unedited.prompts.tokenizer(fact.answer, add_special_tokens=False)["input_ids"], unedited.prompts.end_ids[0]]
+    tokens, labels = torch.tensor([prompt + answer]), torch.tensor([[-100] * len(prompt) + answer])
+    given = {**inputs, "input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": labels}
+    weights = {
+        name: weight.detach().clone().requires_grad_() for name, weight in matrices(unedited, (-1,), ("attention", "mlp")).items()
+    }
+    start = {name: weight.detach().clone() for name, weight in weights.items()}
+    first, second = ({name: torch.zeros_like(weight) for name, weight in weights.items()} for _ in range(2))
+    for step in (1, 2, 3):
+        loss = torch.func.functional_call(unedited.model, weights, args=(), kwargs=given).loss
+        for name, slope in zip(weights, torch.autograd.grad(loss, list(weights.values())), strict=True):
+            first[name] = 0.9 * first[name] + 0.1 * slope
+            second[name] = 0.999 * second[name] + 0.001 * slope**2
+            move = (first[name] / (1 - 0.9**step)) / ((second[name] / (1 - 0.999**step)).sqrt() + 1e-8)
+            weights[name] = (weights[name] - 1e-3 * move).detach().requires_grad_()
+    expected = {name: (weights[name] - start[name]).detach() for name in weights}
+    assert found.keys() == expected.keys()
+    assert norm({name: found[name] - expected[name] for name in expected}) <= 1e-3 * norm(expected)
+
+
 @every_family
 def test_layers_below_the_edit_run_once_and_not_at_every_step(unedited: HFBackbone) -> None:
     fact = facts(unedited)[0]

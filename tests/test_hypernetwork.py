@@ -44,6 +44,46 @@ def test_before_training_the_edit_is_the_mean_outer_product_of_normalised_rows_d
         torch.testing.assert_close(factors[name].up @ factors[name].down, expected, rtol=1e-4, atol=1e-9)
 
 
+def plainly(network: Hypernetwork, seen: list[dict[str, Signal]], name: str, lead: float) -> Tensor:
+    """The edit of one weight as the paper writes it, a row at a time, in float64."""
+    of_shape = [other for other in SITES if SITES[other] == SITES[name]]
+    part = network.transforms[f"{SITES[name].inputs}x{SITES[name].outputs}"].double()
+    mode = of_shape.index(name)
+
+    def statistics(side: int) -> tuple[Tensor, Tensor]:
+        count, mean, squares = 0, torch.zeros(SITES[name][side]).double(), torch.zeros(SITES[name][side]).double()
+        for row in (row for rows in seen for other in of_shape for row in rows[other][side].double()):
+            count += 1
+            before = row - mean
+            mean = mean + before / count
+            squares = squares + before * (row - mean)
+        return mean, (squares / (count - 1)).sqrt() + 1e-7
+
+    (x_mean, x_sigma), (d_mean, d_sigma) = statistics(0), statistics(1)
+    edit = torch.zeros(SITES[name].outputs, SITES[name].inputs).double()
+    for x, d in zip(*(side.double() for side in seen[-1][name]), strict=True):
+        z = torch.cat([(x - x_mean) / x_sigma, (d - d_mean) / d_sigma])
+        for block in part.blocks:
+            z = z + (block.scale[mode] * (block.up @ (block.down @ z) + block.bias) + block.shift[mode]).clamp(min=0)
+        edit = edit + torch.outer(z[SITES[name].inputs :], z[: SITES[name].inputs]) / len(seen[-1][name].inputs)
+    return lead * edit
+
+
+def test_a_trained_network_edits_as_the_paper_writes_it_row_by_row(rows: dict[str, Signal]) -> None:
+    generator = torch.Generator().manual_seed(1)
+    network = made(rank=4).double()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+    before = {name: Signal(*(torch.randn(5, width, generator=generator) for width in site)) for name, site in SITES.items()}
+    network.observe([before], Alone())
+    network.observe([rows], Alone())
+    factors = network(network.normalise(rows))
+    for at, name in enumerate(SITES):
+        expected = plainly(network, [before, rows], name, -network.step_sizes[at].item())
+        torch.testing.assert_close(factors[name].up @ factors[name].down, expected, rtol=1e-9, atol=1e-12)
+
+
 def test_the_sum_over_rows_is_their_number_times_the_mean_and_ascent_is_its_opposite(rows: dict[str, Signal]) -> None:
     mean, total, ascent = made(), made(mean=False), made(sign=1.0)
     found = [network(trained(network, rows)) for network in (mean, total, ascent)]

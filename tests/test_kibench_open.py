@@ -12,7 +12,8 @@ import pytest
 
 from kedit.benchmark import Benchmark
 from kedit.benchmarks import kibench, kibench_open
-from kedit.benchmarks.kibench_open import BLOCK, ORDERS, PARTITIONS, TASKS, KIBenchOpen, raw_case, round_robin, spec_of
+from kedit.benchmarks.kibench_cases import BLOCK, ORDERS, PARTITIONS, TASKS, round_robin
+from kedit.benchmarks.kibench_open import KIBenchOpen, raw_case, spec_of
 from kedit.benchmarks.scene import CASES, SPLITS, scenarios
 from kedit.errors import DataError, UnknownNameError
 from kedit.types import Case

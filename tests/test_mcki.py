@@ -332,3 +332,37 @@ def test_edits_are_loaded_only_into_a_fitted_editor(tmp_path: Path) -> None:
     bare: Editor = MCKI(**SMALL).attach(Worded())  # type: ignore[arg-type]
     with pytest.raises(NotFittedError):
         bare.load_edits(tmp_path)
+
+
+# -- fitted or not -----------------------------------------------------------------------------------------------------
+
+
+def test_attached_anew_it_is_as_fitted_as_its_router_is() -> None:
+    editor = fitted(Worded())
+    assert not editor.attach(Worded()).fitted, "it has a new router, which has learned nothing"
+    with pytest.raises(NotFittedError, match="fit"):
+        editor.insert(FACT)
+    router = HiddenRouter(dim=16, epochs=1).attach(Worded()).fit(CASES)
+    given = MCKI(router=router).attach(Worded())
+    assert given.fitted
+    given.insert(FACT)
+
+
+def test_a_score_of_exactly_the_threshold_is_in_scope() -> None:
+    editor = fitted(Worded())
+    editor.insert(FACT)
+    asked = CASES[1].probes[0].request
+    (decision,) = editor.decide([asked])
+    for threshold, active in ((decision.score, True), (np.nextafter(decision.score, 2), False)):
+        editor.router_.threshold_ = float(threshold)
+        assert editor.decide([asked])[0].active is active
+        assert (editor.rewrite(asked) is asked) is not active
+
+
+def test_any_index_of_the_memory_can_be_named() -> None:
+    for index in ("auto", "ivf", "numpy"):
+        editor = fitted(Worded(), index=index)
+        editor.insert(FACT)
+        editor.insert(OTHER)
+        assert editor.memory_.index == index
+        assert editor.decide([OTHER.request])[0].nearest == "edit-2"

@@ -9,7 +9,8 @@ import pytest
 from fakes import SEQUENTIAL, SINGLE
 
 from kedit.bootstrap import Estimate, column_means, combined, harmonic
-from kedit.metrics import Thresholds, compare, final_records, first_order, grouped, retention, summarise
+from kedit.forgetting import retention
+from kedit.metrics import Thresholds, final_records, first_order, grouped, summarise
 from kedit.scoring import Score, rouge_scorer
 from kedit.types import Record
 
@@ -164,9 +165,9 @@ def test_the_retention_matrix_has_a_row_per_insert_and_a_column_per_step() -> No
     assert (found.order, found.cases) == ("en-zh-ar", 2)
 
 
-def test_retention_of_final_records_alone_leaves_earlier_rows_empty() -> None:
+def test_retention_of_final_records_alone_has_no_earlier_rows() -> None:
     found = retention(final_records(two_chains()), scorer=number)
-    assert found.matrix[0] == (None, None, None)
+    assert (len(found.matrix), found.asked) == (1, (3,))
     assert None not in found.last
     assert found.forgetting[:2] == (None, None)
 
@@ -174,26 +175,6 @@ def test_retention_of_final_records_alone_leaves_earlier_rows_empty() -> None:
 def test_a_case_that_stopped_before_its_last_insert_is_not_scored() -> None:
     started = [r for r in two_chains() if r.asked_at < 3]
     assert summarise(started, SEQUENTIAL, scorer=number).cases == 0
-
-
-def test_compare_is_the_paired_difference() -> None:
-    worse = [replace(r, output=str(float(r.output) - 5)) for r in CASES]
-    found = compare(CASES, worse, "reliability", scorer=number)
-    assert found == Estimate(5.0, 5.0, 5.0, 3)
-    assert compare(CASES, case("z", [1, 1, 1, 1]), "reliability", scorer=number) is None
-    assert mean(compare(CASES, worse, ["reliability", "generality"], scorer=number)) == 5.0
-
-
-def test_pairing_makes_the_interval_of_a_small_steady_gain_exclude_0() -> None:
-    rng = np.random.default_rng(0)
-    hard = rng.uniform(0, 90, 60)
-    a = [record(f"{i}", "reliability", float(v + 4 + rng.normal())) for i, v in enumerate(hard)]
-    b = [record(f"{i}", "reliability", float(v)) for i, v in enumerate(hard)]
-    paired = compare(a, b, "reliability", scorer=number)
-    alone = summarise(a, SINGLE[:1], scorer=number).dimensions["reliability"]
-    assert paired is not None and alone is not None
-    assert paired.low > 3
-    assert paired.high - paired.low < (alone.high - alone.low) / 5
 
 
 def test_rouge_is_the_default_and_names_why_something_is_unscored() -> None:

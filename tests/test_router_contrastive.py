@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kedit.errors import DataError, NotFittedError, UnknownNameError
 from kedit.routers.calibration import calibrate
-from kedit.routers.contrastive import ContrastiveLearner, Examples, HiddenRouter, contrastive_losses
+from kedit.routers.contrastive import ContrastiveLearner, Examples, HiddenRouter, Projection, contrastive_losses
 from kedit.routers.pairs import entries
 from kedit.training import Team
 from kedit.types import Case, Knowledge, Probe, Request
@@ -110,6 +110,26 @@ def test_the_gradient_is_that_of_the_values_and_reaches_every_part() -> None:
     assert torch.autograd.gradcheck(loss, (keys, positives, negatives))
     loss(keys, positives, negatives).backward()
     assert all(part.grad is not None and (part.grad.abs().sum(-1) > 1e-8).all() for part in (keys, positives, negatives))
+
+
+def test_the_projection_is_norm_and_map_per_part_one_map_of_both_and_length_1() -> None:
+    torch.manual_seed(0)
+    module = Projection(6, 4).double()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, dtype=torch.float64))
+    state = {name: value.numpy() for name, value in module.state_dict().items()}
+    question, visual = np.random.default_rng(0).standard_normal((2, 3, 6))
+    visual[2] = 0.0  # a request without images
+    found = module(torch.tensor(question), torch.tensor(visual)).detach().numpy()
+    for row in range(3):
+        halves = []
+        for part, value in (("question", question[row]), ("visual", visual[row])):
+            value = (value - value.mean()) / np.sqrt(value.var() + 1e-5)
+            value = value * state[f"{part}_norm.weight"] + state[f"{part}_norm.bias"]
+            halves.append(state[f"{part}.weight"] @ value + state[f"{part}.bias"])
+        fused = state["fusion.weight"] @ np.concatenate(halves) + state["fusion.bias"]
+        np.testing.assert_allclose(found[row], fused / np.linalg.norm(fused), rtol=1e-9)
 
 
 # -- what is learned from ----------------------------------------------------------------------------------------------
@@ -264,6 +284,8 @@ def test_the_threshold_comes_from_validation_cases_else_from_the_training_cases_
     assert held_out.calibration_.curve.positives == 40
     assert held_out.threshold_ != plain.threshold_
     assert router(tmp_path, epochs=1, threshold=0.25).fit(train).threshold_ == 0.25
+    nothing = [Case("empty", (), ())]
+    assert router(tmp_path, epochs=5).fit(train, val=nothing).threshold_ == plain.threshold_, "nothing there to calibrate on"
 
 
 def test_cases_without_anything_to_leave_alone_need_a_threshold(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class Table:
 
 def entry(own: str, *, also: Sequence[str] = (), never: Sequence[str] = (), answer: str | None = None, topic: str = "") -> Entry:
     return Entry(
-        Knowledge(Request(own), f"answer to {own}" if answer is None else answer),
+        Knowledge(Request(own), f"a long answer to {own}" if answer is None else answer),
         (Related(Request(own), INSERTED), *(Related(Request(text), GENERALITY) for text in also)),
         tuple(Related(Request(text), "cross-scenario") for text in never),
         topic=topic,
@@ -169,7 +169,7 @@ def test_a_request_with_the_wrong_entry_nearest_is_pushed_away_from_it() -> None
         entry("a", never=["not b"], answer="another"),  # the same request under another entry
         entry("b", also=["a"]),  # answers the first one's request
         entry("b", also=["a2"]),  # shares a question that both answer
-        entry("b", answer="answer to a"),  # the same knowledge, asked differently
+        entry("b", answer="a long answer to a"),  # the same knowledge, asked differently
     ],
 )
 def test_a_request_that_may_concern_the_other_entry_is_no_negative_of_it(second: Entry) -> None:

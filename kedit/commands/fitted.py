@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kedit.artefacts import read_json
-from kedit.commands.shared import params
+from kedit.commands.shared import known_settings, params
 from kedit.errors import DataError
+from kedit.shipped import FILE, stored_params
+from kedit.shipped import shipped as what_ships
 
 if TYPE_CHECKING:
     from kedit.backbone import Backbone
     from kedit.editor import Editor
-
-_FILE = "editor.json"
 
 
 def folders(fitted: Sequence[str], names: Sequence[str]) -> dict[str, Path]:
@@ -31,8 +30,8 @@ def folders(fitted: Sequence[str], names: Sequence[str]) -> dict[str, Path]:
                 f"{item!r}: expected EDITOR=FOLDER with an editor of --editors ({listed})", param_hint="--fitted"
             )
         found[name] = Path(item[len(name) + 1 :])
-        if not (found[name] / _FILE).is_file():
-            raise DataError(f"{found[name]} holds no fitted editor: it has no {_FILE}; make one with: kedit train {name}")
+        if not (found[name] / FILE).is_file():
+            raise DataError(f"{found[name]} holds no fitted editor: it has no {FILE}; make one with: kedit train {name}")
     return found
 
 
@@ -50,23 +49,10 @@ def make(spec: str, settings: Sequence[str], backbone: str, place: Path | None =
     return editor(spec, {**suggested, **more}, **params(spec, settings))
 
 
-def stored_params(folder: Path, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that an artefact was fitted with, where they differ from ``defaults``."""
-    stored = read_json(folder / _FILE).get("params", {})
-    given = {name: stored[name] for name in defaults if name in stored and stored[name] != _as_stored(defaults[name])}
-    return {name: _as_tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-
-
 def shipped(editors: Sequence[Editor], names: Sequence[str], backbone: str, places: Mapping[str, Path]) -> dict[str, Path]:
     """Folders of what editors outside ``places`` learned, where an embedded backbone brings that for just their parameters."""
-    from kedit.zoo.catalogue import artefact
-
-    found = {}
-    for name, editor in zip(names, editors, strict=True):
-        folder = artefact(backbone, name.partition(":")[0]) if editor.needs_fit and name not in places else None
-        if folder is not None and read_json(folder / _FILE).get("params") == _as_stored(editor.get_params()):
-            found[name] = folder
-    return found
+    made = {name: editor for name, editor in zip(names, editors, strict=True) if name not in places}
+    return {name: folder for name, editor in made.items() if (folder := what_ships(editor, backbone)) is not None}
 
 
 def load(editors: Sequence[Editor], names: Sequence[str], places: Mapping[str, Path], backbone: Backbone) -> None:
@@ -76,10 +62,22 @@ def load(editors: Sequence[Editor], names: Sequence[str], places: Mapping[str, P
             editor.attach(backbone).load(places[name])
 
 
-def _as_stored(value: Any) -> Any:
-    """A value as it comes back from JSON."""
-    return json.loads(json.dumps(value, default=repr))
+def editors_of(
+    names: Sequence[str], settings: Sequence[str], backbone: str, places: Mapping[str, Path] | None = None
+) -> dict[str, Editor]:
+    """Editors by display name with their parameters, what an embedded backbone asks for, and the do-nothing editor first.
 
+    One with a folder in ``places`` has the parameters that it was fitted with, where nothing else is said here.
+    """
+    from kedit.methods import nothing
 
-def _as_tuple(value: Any) -> Any:
-    return tuple(_as_tuple(part) for part in value) if isinstance(value, list) else value
+    known_settings(settings, names)
+    made = [make(name, settings, backbone, (places or {}).get(name)) for name in names]
+    if not any(e.does_nothing for e in made):
+        made.insert(0, nothing())
+    seen = Counter[str]()
+    found = {}
+    for one in made:
+        seen[one.name] += 1  # two of one class are told apart by a number
+        found[one.name if seen[one.name] == 1 else f"{one.name}-{seen[one.name]}"] = one
+    return found

@@ -5,12 +5,18 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import json
+import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kedit.errors import KeditError
+from kedit.errors import KeditError, unknown_name
+
+if TYPE_CHECKING:
+    from kedit.evaluate import Progress
+    from kedit.run import Run
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -46,10 +52,16 @@ mapping_option = click.option(
 
 
 backbone_option = click.option(
-    "--backbone", default="tiny-internvl", show_default=True, help="Embedded name, hub id or local folder."
+    "--backbone",
+    default="tiny-internvl",
+    show_default=True,
+    help="Embedded name, hub id, local folder or openai:MODEL.",
 )
 benchmark_option = click.option(
     "--benchmark", default="kibench-open", show_default=True, help="Name, NAME:FOLDER, module:Class or file.py:Class."
+)
+train_on_option = click.option(
+    "--train-on", default="kibench-open", show_default=True, help="Benchmark with a train split for editors that learn."
 )
 set_option = click.option(
     "--set",
@@ -60,9 +72,34 @@ set_option = click.option(
 )
 
 
+def json_fields(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> dict[str, Any] | None:
+    """Fields of a request given as NAME=VALUE, values as JSON or bare words; None without any."""
+    found: dict[str, Any] = {}
+    for item in value:
+        name, equals, text = item.partition("=")
+        if not (name and equals):
+            raise click.BadParameter(f"{item!r}: expected NAME=VALUE, such as temperature=null")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text  # a bare word is a string
+    return found or None
+
+
 def loading_options(command: Command) -> Command:
     """The options that say how a backbone is loaded."""
     for option in (
+        click.option(
+            "--request-field",
+            "fields",
+            multiple=True,
+            metavar="NAME=VALUE",
+            callback=json_fields,
+            help="With openai:MODEL: a field of every request as JSON, such as temperature=null; may be repeated.",
+        ),
+        click.option("--concurrency", type=click.IntRange(min=1), help="With openai:MODEL: requests under way at once (8)."),
+        click.option("--api-key-env", metavar="VARIABLE", help="With openai:MODEL: what holds the key (OPENAI_API_KEY)."),
+        click.option("--base-url", help="With openai:MODEL: the server; KEDIT_BASE_URL or OPENAI_BASE_URL if left out."),
         click.option("--trust-remote-code", is_flag=True, help="Run code that comes with a hub model; off unless asked for."),
         click.option("--revision", help="Revision of a hub model."),
         click.option("--device", help="cpu, cuda, cuda:1 ...; the first accelerator if left out."),
@@ -77,9 +114,19 @@ def loading_options(command: Command) -> Command:
     return command
 
 
-def benchmark_options(mapping: dict[str, str]) -> dict[str, Any]:
-    """Arguments of a benchmark's constructor."""
-    return {"mapping": mapping} if mapping else {}
+LIFELONG = "lifelong"
+"""What ``--set`` names besides editors: the benchmark's long chains."""
+
+
+def benchmark_options(mapping: dict[str, str], settings: Sequence[str] = ()) -> dict[str, Any]:
+    """Arguments of a benchmark's constructor; of the settings, those of its long chains."""
+    chains = params(LIFELONG, settings)
+    return {**({"mapping": mapping} if mapping else {}), **({LIFELONG: chains} if chains else {})}
+
+
+def of_editors(settings: Sequence[str]) -> tuple[str, ...]:
+    """The settings that are not of the benchmark's long chains."""
+    return tuple(setting for setting in settings if not setting.startswith(f"{LIFELONG}."))
 
 
 def known_settings(settings: Sequence[str], names: Sequence[str]) -> None:
@@ -107,6 +154,30 @@ def params(name: str, settings: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def known_tasks(tasks: Sequence[str] | None, benchmark: Any) -> None:
+    """A misspelt task is found before minutes are spent on loading a model."""
+    for task in tasks or ():
+        if task not in benchmark.tasks:
+            raise unknown_name(f"task of {benchmark.name}", task, benchmark.tasks)
+
+
+def split(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Parts between commas; a comma before ``name=`` belongs to the parameters of the part that it is in."""
+    return tuple(part.strip() for part in re.split(r",(?!\s*\w+\s*=)", value) if part.strip()) if value else None
+
+
+def failures(run: Run) -> Iterator[str]:
+    """Lines on the cases that failed, those of one editor and one error together."""
+    from kedit.report.escape import visible
+
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for one in run.failures:
+        groups.setdefault((one["editor"], one["stage"], one["error"]), []).append(f"{one['task']} {one['case']}")
+    for (editor, stage, error), cases in groups.items():
+        more = f" and {len(cases) - 1} more cases" if len(cases) > 1 else ""
+        yield visible(f"failed: {editor} {cases[0]}{more} ({stage}): {error}")
+
+
 @contextlib.contextmanager
 def bars() -> Iterator[Callable[[Hashable, str, int, int], None]]:
     """Bars with the time left, one per key: ``update(key, description, done, total)``; nothing where there is no terminal."""
@@ -130,3 +201,17 @@ def bars() -> Iterator[Callable[[Hashable, str, int, int], None]]:
             shown.update(rows[key], description=description, completed=done)
 
         yield update
+
+
+@contextlib.contextmanager
+def run_bars() -> Iterator[Progress]:
+    """A bar per editor and task with the time left; nothing where the output is no terminal."""
+    with bars() as update:
+        yield lambda editor, task, done, total: update((editor, task), f"{editor} {task}", done, total)
+
+
+@contextlib.contextmanager
+def matrix_bars() -> Iterator[Callable[[str, str, str, int, int], None]]:
+    """As ``run_bars``, for the runs of several benchmarks."""
+    with bars() as update:
+        yield lambda name, editor, task, done, total: update((name, editor, task), f"{name} {editor} {task}", done, total)

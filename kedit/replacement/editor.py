@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from kedit.editor import Progress, ReplacementEditor
+from kedit.editor import Hit, Progress, ReplacementEditor
 from kedit.replacement.model import Replacement
 from kedit.routers.routed import Routed
 from kedit.types import Answer, Case, Knowledge, Request
 
 if TYPE_CHECKING:
     from kedit.backbone import Backbone
+    from kedit.forcing import Forced
 
 
 class Replaced(Routed, ReplacementEditor):
@@ -96,6 +97,9 @@ class Replaced(Routed, ReplacementEditor):
 
     def replace(self, requests: Sequence[Request], knowledge: Sequence[Knowledge]) -> list[Answer]:
         return self.replacement_.answer(requests, knowledge, max_new_tokens=token_limit(self.backbone_))
+
+    def forced_hit(self, hit: Hit, answer: str, k: int) -> Forced | None:
+        return self.replacement_.forced(hit.request, hit.knowledge, answer, k)
 
     def notes(self) -> Mapping[str, str | int | float]:
         return {"replacement model": self.replacement_.backbone_.id}

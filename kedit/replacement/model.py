@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from kedit.artefacts import load_tensors, read_json, save_tensors, write_json
 from kedit.backbone import load_backbone
 from kedit.errors import CheckpointError, DataError, NotAttachedError, NotFittedError
-from kedit.modules import layer_indices
+from kedit.modules import layer_indices, trainable
 from kedit.rouge import rouge_l
 from kedit.routers.pairs import entries
 from kedit.training import Group, Team, Training, train
@@ -26,6 +26,7 @@ from kedit.wording import with_facts
 if TYPE_CHECKING:
     from kedit.backbone import Backbone, HFBackbone
     from kedit.editor import Progress
+    from kedit.forcing import Forced
 
 KEPT_BYTES = 1 << 30
 """Captured trunks that are kept for the next epoch; lessons that do not fit run through the whole model every time."""
@@ -89,12 +90,13 @@ class Replacement:
         Raises CheckpointError where no name was given and none is known for the backbone.
         """
         name = self.model or _named_for(backbone)
-        self._load(name, device=backbone.device, batch_size=getattr(backbone, "batch_size", 8))
+        here = backbone.device if isinstance(backbone.device, torch.device) else None  # a served backbone has none
+        self._load(name, device=here, batch_size=getattr(backbone, "batch_size", 8))
         return self
 
     def _load(self, name: str, **where: Any) -> None:
         self.__dict__.pop("backbone_", None)  # before the next one is read: two need not fit
-        self.backbone_ = load_backbone(name, **where)
+        self.backbone_ = trainable(load_backbone(name, **where), "a replacement")
         self.fitted_ = False
         self.changed_ = False
 
@@ -115,6 +117,10 @@ class Replacement:
         """Answers, same length and order as ``requests``, each given its own entry; batched as ``Backbone.generate``."""
         asked = [self.told(request, entry) for request, entry in zip(requests, knowledge, strict=True)]
         return self._loaded().generate(asked, max_new_tokens=max_new_tokens) if asked else []
+
+    def forced(self, request: Request, entry: Knowledge, answer: str, k: int = 1) -> Forced:
+        """What the replacement predicts while an answer is fed to it, given the entry."""
+        return self._loaded().forced([self.told(request, entry)], [answer], k)[0]
 
     # -- learning ------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,12 +16,14 @@ from kedit.protocols import RELIABILITY
 from kedit.report.escape import visible
 from kedit.report.results import Results
 from kedit.report.tables import evenly_spaced
-from kedit.scoring import Scorer, by_dimension
+from kedit.scoring import Scorer
 from kedit.types import Record
 
 MOST_CASES = 400
 SIDE = 192
 """Longest side in pixels of an image on the page."""
+_LONGEST_TAG = 60
+"""Characters of a tag of a question that is shown: lists of options are in the question already."""
 
 
 def browser_data(results: Results, most: int = MOST_CASES) -> dict[str, Any]:
@@ -34,6 +36,7 @@ def browser_data(results: Results, most: int = MOST_CASES) -> dict[str, Any]:
         "editors": results.editors,
         "base": results.base,
         "tasks": {task: _dimensions(results, task) for task in results.run.tasks},
+        "groups": {tag: heading for task in results.run.tasks for tag, heading in results.run.groups(task).items()},
         "cases": cases,
         "images": book.thumbnails(cases),
         "total": len(every),
@@ -49,6 +52,16 @@ def _dimensions(results: Results, task: str) -> dict[str, dict[str, Any]]:
         d.name: {"label": d.label, "pass": at.local if d.locality else at.reliable if d.name == RELIABILITY else at.general}
         for d in results.run.dimensions(task)
     }
+
+
+def _common(tags: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What all records of a case share: the case's own tags, without those of single questions."""
+    return {name: value for name, value in tags[0].items() if all(other.get(name) == value for other in tags)}
+
+
+def _number(value: str | float) -> str:
+    """As text, so that NaN and infinity are no JSON."""
+    return value if isinstance(value, str) else f"{value:.4g}"
 
 
 def _visible(value: Any) -> Any:
@@ -88,7 +101,7 @@ class _Book:
         return {
             "id": case,
             "task": task,
-            "tags": dict(asked[0][1].tags),
+            "tags": row["tags"] if "tags" in row else _common([record.tags for _, record in asked]),
             "chain": [{**_question(item["request"]), "answer": item["answer"]} for item in row["chain"]],
             "probes": [self._probe(row["probes"], probe, answers) for probe, answers in sorted(probes.items())],
         }
@@ -105,17 +118,25 @@ class _Book:
             "step": first.step,
             "reference": first.reference,
             "fromBase": first.from_base,
+            "tags": {name: value for name, value in first.tags.items() if len(value) <= _LONGEST_TAG},
             "answers": answers,
         }
 
     def _answer(self, record: Record) -> dict[str, Any]:
         score = self._scorer(record.task)(record)
         value = None if score.value is None else round(score.value, 1)
-        return {"after": record.asked_at, "text": record.output, "score": value, "why": score.reason, "flags": list(record.flags)}
+        return {
+            "after": record.asked_at,
+            "text": record.output,
+            "score": value,
+            "why": score.reason,
+            "flags": list(record.flags),
+            "trace": {name: _number(value) for name, value in {**record.trace, **record.measured}.items()},
+        }
 
     def _scorer(self, task: str) -> Scorer:
         if task not in self._scorers:
-            self._scorers[task] = by_dimension(self.results.run.dimensions(task))
+            self._scorers[task] = self.results.scorer(task)
         return self._scorers[task]
 
     @cached_property

@@ -15,6 +15,7 @@ from kedit.report.results import Results
 from kedit.report.tables import Table, tables
 from kedit.report.text import csv_text, markdown
 from kedit.run import Run
+from kedit.scoring import Scoring
 
 _LONGEST = 60
 """Characters of a key in a file's name; the order of a long chain would not fit."""
@@ -34,13 +35,15 @@ class Report:
         return f"Report in <code>{html_text(str(self.folder))}</code>; open <code>{html_text(str(self.page))}</code>"
 
 
-def report(run: Run, out: str | Path | None = None) -> Report:
+def report(run: Run, out: str | Path | None = None, *, judged: Scoring | None = None) -> Report:
     """Write a run's tables, curves and page to a folder, by default ``report`` in the run's own, and return the paths.
 
+    ``judged`` stands in for the scoring of free text, such as ``kedit.judging.judge_scoring``; the folder is then named after it.
     Files are replaced one by one, each whole. Raises StoreError where the folder cannot be written. No model is needed.
     """
-    folder = run.path / "report" if out is None else Path(out)
-    results = Results(run)
+    name = "report" if judged is None else f"report-{safe_name(judged.id)}"
+    folder = run.path / name if out is None else Path(out)
+    results = Results(run, judged)
     found = tables(results)
     try:
         figures = _plots(results, folder / "plots")

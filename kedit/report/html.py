@@ -47,8 +47,8 @@ def notes_html(table: Table) -> str:
 
 
 def run_html(run: Run) -> str:
-    """A run for a notebook: each task's scores in every order, counts only where there is one, warnings; no script."""
-    shown = [table for table in tables(Results(run)) if table.kind == "scores"]
+    """A run for a notebook: each task's scores and measures in every order, counts where there is one, warnings; no script."""
+    shown = [table for table in tables(Results(run)) if table.kind in ("scores", "measures")]
     return f'<div class="kedit">{_STYLE}{"".join(_compact(table) for table in shown)}</div>'
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from kedit.benchmark import Dimension
+from kedit.bootstrap import Estimate
 from kedit.flags import FLAGS
-from kedit.metrics import OVERALL, Retention, Scores, Thresholds
+from kedit.forgetting import By, Point, Retention
+from kedit.metrics import OVERALL, Offer, Scores, Thresholds, measure
 from kedit.protocols import RELIABILITY
 from kedit.report.results import Results
-from kedit.rouge import rouge_id
+from kedit.scoring import FREE_TEXT, legacy
 
 FEW_CASES = 20
+_MOST_ANSWERS = 8
 MANY_FLAGS = 0.05
 
 
@@ -26,7 +30,7 @@ class Note:
 
 def score_notes(results: Results, task: str, order: str | None, rows: Sequence[Scores]) -> Iterator[Note]:
     """Notes of a table of scores, warnings last."""
-    yield Note(_scale(rows))
+    yield Note(_scale(results, task, rows))
     yield Note(_reference(results, task, order))
     if order is not None:
         original = results.run.order(task)
@@ -34,7 +38,8 @@ def score_notes(results: Results, task: str, order: str | None, rows: Sequence[S
             f"Chains are inserted in the order {order}"
             + (", the original." if order == original else f"; the original is {original}.")
         )
-    yield Note(_joint_rule(rows))
+    if len(results.run.dimensions(task)) > 1:
+        yield Note(_joint_rule(rows))
     yield Note(_precision(results.run.config["identity"]))
     yield from _editors(results)
     if results.base is None:
@@ -42,20 +47,66 @@ def score_notes(results: Results, task: str, order: str | None, rows: Sequence[S
     yield from _warnings(results, task, order, rows)
 
 
-def group_notes(rows: Sequence[Scores]) -> Iterator[Note]:
+def measure_notes(
+    results: Results, task: str, order: str | None, found: Mapping[str, Mapping[str, Estimate | None]]
+) -> Iterator[Note]:
+    """Notes of a table of measures."""
+    ids = [way.measured_by or way.id for way, _ in results.scorings(task).values() if way.measures]
+    offers = results.offered(task)
+    cases = {e.n for row in found.values() for name, e in row.items() if e is not None and offers[name].measure.unit is None}
+    units = sorted(cases) or [0]
+    n = f"{units[0]}" if len(units) == 1 else f"{units[0]} to {units[-1]}"
+    rule = f"{', '.join(ids)}; each over all cases at once" if ids else "Each over all cases at once"
+    yield Note(f"n = {n} cases. {rule} [95 % bootstrap interval over cases].")
+    about = [_about(offer, [e.n for row in found.values() if (e := row.get(name))]) for name, offer in offers.items()]
+    if any(about):
+        yield Note("; ".join(text for text in about if text) + ".")
+    yield from _constant(results, task, order)
+    if any(name.startswith("legacy") for row in found.values() for name in row):
+        yield Note(f"{legacy.ID}: {legacy.NOTE}", True)
+    if results.base is None:
+        yield Note("Gain over base is left out: no editor of this run does nothing.", True)
+
+
+def _about(offer: Offer, counts: Sequence[int]) -> str:
+    """What a measure is where its label does not say, and over how many groups; nothing for one without a value."""
+    unit = offer.measure.unit
+    many = " to ".join(map(str, dict.fromkeys((min(counts), max(counts))))) if counts else ""
+    resampled = f"over {many} groups by {unit}, which are resampled whole" if unit else ""
+    said = ", ".join(part for part in (offer.measure.about, resampled) if part)
+    return f"{offer.measure.label}: {said}" if counts and said else ""
+
+
+def _constant(results: Results, task: str, order: str | None) -> Iterator[Note]:
+    """What always the same answer gets in the headline, by the answer that gets most."""
+    name = results.run.headline(task)
+    offer = results.offered(task).get(name)
+    if name == OVERALL or offer is None:
+        return
+    records = [r for r in results.records(results.editors[0], task, order) if r.dimension in offer.dimensions and not r.from_base]
+    answers = sorted({r.reference for r in records if r.reference.strip()})
+    if not 2 <= len(answers) <= _MOST_ANSWERS:
+        return
+    same = {a: measure([replace(r, output=a) for r in records], results.run.dimensions(task), name, order=order) for a in answers}
+    best = max(((e.mean, answer) for answer, e in same.items() if e is not None), default=None)
+    if best is not None:
+        yield Note(f"Always answering {best[1]!r} without looking would get {best[0]:.1f} in {offer.measure.label}.")
+
+
+def group_notes(results: Results, task: str, rows: Sequence[Scores]) -> Iterator[Note]:
     """Notes of a table by group."""
-    yield Note(_scale(rows))
+    yield Note(_scale(results, task, rows))
     small = sorted({row.group for row in rows if row.cases < FEW_CASES})
     if small:
         yield Note(f"Fewer than {FEW_CASES} cases in {', '.join(small)}: differences between groups may be chance.", True)
 
 
-def retention_notes(matrices: Mapping[str, Retention], shown: int) -> Iterator[Note]:
+def retention_notes(results: Results, task: str, matrices: Mapping[str, Retention], shown: int) -> Iterator[Note]:
     """Notes of a table of retention."""
     cases = sorted({m.cases for m in matrices.values()})
     n = f"{cases[0]}" if len(cases) == 1 else f"{cases[0]} to {cases[-1]}"
     yield Note(
-        f"Reliability (ROUGE-L, {rouge_id()}) of the item of each column's step, asked after the row's step; mean over "
+        f"Reliability ({_scored(results, task)}) of the item of each column's step, asked after the row's step; mean over "
         f"{n} chains [95 % interval]."
     )
     yield Note("Cells left of and on the diagonal are retention; those right of it were asked before their item was inserted.")
@@ -70,10 +121,41 @@ def retention_notes(matrices: Mapping[str, Retention], shown: int) -> Iterator[N
         yield Note(f"Fewer than {FEW_CASES} chains: do not read small differences.", True)
 
 
-def _scale(rows: Sequence[Scores]) -> str:
+def curve_notes(results: Results, task: str, order: str | None, by: By, curves: Sequence[Sequence[Point]]) -> Iterator[Note]:
+    """Notes of a table of curves."""
+    chains = max(len({r.case for r in results.records(name, task, order)}) for name in results.editors)
+    items = ", ".join(f"{p.label}: {p.items}" for p in max(curves, key=len, default=()))
+    what = "items asked while so many were in memory" if by == "size" else "items asked so many inserts after their own"
+    unit = "items of the one chain" if chains == 1 else f"{chains} chains"
+    yield Note(f"Means over {what}, scored by {_scored(results, task)} [95 % interval, resampling {unit}]. Items: {items}.")
+    yield Note(
+        "At several sizes the same items are asked where they were inserted by then; generality and locality are asked of what "
+        "no chain inserts."
+    )
+    if 1 < chains < FEW_CASES:
+        yield Note(f"Fewer than {FEW_CASES} chains: do not read small differences.", True)
+
+
+def transfer_notes() -> Iterator[Note]:
+    """Notes of a table of forgetting and transfer."""
+    yield Note(
+        "Forgetting: reliability when an item was first asked after its insert, minus that after the whole chain; positive is "
+        "lost. Backward transfer, mean of R[T][i] - R[i][i], is its negative. Forward effect: reliability just before an item's "
+        "own insert minus that of the unedited model; a dash where that was not asked."
+    )
+
+
+def _scored(results: Results, task: str) -> str:
+    """Label and id of what reliability is scored by."""
+    return next(f"{way.label}, {way.id}" for way, of in results.scorings(task).values() if any(d.name == RELIABILITY for d in of))
+
+
+def _scale(results: Results, task: str, rows: Sequence[Scores]) -> str:
     cases = sorted({row.cases for row in rows}) or [0]
     n = f"{cases[0]}" if len(cases) == 1 else f"{cases[0]} to {cases[-1]}"
-    return f"n = {n} cases. ROUGE-L F-measure, 0 to 100 ({rouge_id()}); mean over cases [95 % bootstrap interval over cases]."
+    ways = list(results.scorings(task).values())
+    said = [(f"{', '.join(d.label for d in of)}: " if len(ways) > 1 else "") + f"{way.describe} ({way.id})" for way, of in ways]
+    return f"n = {n} cases. {'; '.join(said)}; mean over cases [95 % bootstrap interval over cases]."
 
 
 def _reference(results: Results, task: str, order: str | None) -> str:
@@ -153,25 +235,35 @@ def _row_warnings(row: Scores) -> Iterator[str]:
         yield f"{count} answers are unscored and left out of every mean ({reason})."
     if row.failures:
         yield f"{row.failures} cases failed and are left out of every mean; failures.jsonl says why."
-    if row.missing and row.cases:
+    if row.missing and row.cases and len(row.dimensions) > 1:
         yield f"no Overall, because {', '.join(row.missing)} has no value."
 
 
 def _overlap(results: Results, task: str, rows: Sequence[Scores]) -> Iterator[Note]:
     """What an unedited model gets for nothing, and who does not clearly do better."""
+    dimensions = results.run.dimensions(task)
     base = next((row for row in rows if row.editor == results.base), None)
-    reliability = base.dimensions.get(RELIABILITY) if base else None
-    if base is None or reliability is None:
+    first = next((d for d in dimensions if d.name == RELIABILITY), next((d for d in dimensions if not d.locality), None))
+    value = base.dimensions.get(first.name) if base and first else None
+    if base is None or first is None or value is None:
         return
-    label = next(d.label for d in results.run.dimensions(task) if d.name == RELIABILITY)
-    easy = reliability.mean >= Thresholds().reliable
-    overall = f" and {base.overall.mean:.1f} Overall" if base.overall else ""
+    several = len(dimensions) > 1
+    overall = f" and {base.overall.mean:.1f} Overall" if base.overall and several else ""
     yield Note(
-        f"Doing nothing already scores {reliability.mean:.1f} in {label}{overall}, by words that its answers share with the "
-        "references; read every row as a distance from that.",
-        easy,
+        f"Doing nothing already scores {value.mean:.1f} in {first.label}{overall}{_why(results, first)}; read every row as a "
+        "distance from that.",
+        _by_words(results, first) and value.mean >= Thresholds().reliable,
     )
     for row in rows:
         gain = row.gain[OVERALL] if row.gain else None
         if gain is not None and gain.low <= 0 <= gain.high:
-            yield Note(f"{row.editor}: Overall cannot be told from doing nothing (the gain's interval contains 0).", True)
+            what = "Overall" if several else first.label
+            yield Note(f"{row.editor}: {what} cannot be told from doing nothing (the gain's interval contains 0).", True)
+
+
+def _by_words(results: Results, dimension: Dimension) -> bool:
+    return dimension.scoring == FREE_TEXT and results.judged is None
+
+
+def _why(results: Results, dimension: Dimension) -> str:
+    return ", by words that its answers share with the references" if _by_words(results, dimension) else ""

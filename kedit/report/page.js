@@ -36,8 +36,7 @@ function fails(entry, probe, editor) {
 const tag = (name) => (entry) => (Object.hasOwn(entry.tags, name) ? entry.tags[name] : "");
 const CASE_FILTERS = [
   ["task", "Task", (entry) => entry.task],
-  ["group", "Topic group", tag("topic_group")],
-  ["partition", "Partition", tag("partition")],
+  ...Object.entries(data.groups).map(([name, heading]) => [`tag ${name}`, heading.charAt(0).toUpperCase() + heading.slice(1), tag(name)]),
   ["order", "Order", tag("order")],
 ];
 const state = { dimension: "", editor: "", flag: "", text: "", shown: PAGE };
@@ -105,9 +104,10 @@ function update(change) {
 
 // -- one case ----------------------------------------------------------------------------------------------------------
 
+const chip = ([name, value]) => make("span", { className: "chip", textContent: `${name.replaceAll("_", " ")}: ${value}` });
+
 function caseNode(entry, probes) {
-  const chips = Object.entries(entry.tags).map(([name, value]) =>
-    make("span", { className: "chip", textContent: `${name.replaceAll("_", " ")}: ${value}` }));
+  const chips = Object.entries(entry.tags).map(chip);
   const head = make("h3", {}, written("span", "", entry.id), make("span", { className: "chip", textContent: entry.task }), ...chips);
   const inserted = entry.chain.map((item, index) =>
     make("div", {}, make("b", { textContent: `Inserted at step ${index + 1} (${item.language})` }),
@@ -120,7 +120,8 @@ function caseNode(entry, probes) {
 function probeNode(entry, probe) {
   const chained = entry.chain.length > 1 || probe.step > 1;
   const about = `${probe.language}${chained ? `, of step ${probe.step}` : ""}`;
-  const title = make("h4", {}, `${dimension(entry, probe).label} `, make("span", { textContent: about }));
+  const own = Object.entries(probe.tags).filter(([name]) => !Object.hasOwn(entry.tags, name));
+  const title = make("h4", {}, `${dimension(entry, probe).label} `, make("span", { textContent: about }), ...own.map(chip));
   const question = probe.question === null ? "(the question was not kept)" : probe.question;
   const body = make("div", {}, title, ...contextNodes(probe), written("p", "text question", question, probe.language));
   const cards = data.editors.map((editor) => answerNode(entry, probe, editor)).filter((card) => card !== null);
@@ -152,10 +153,20 @@ function answerNode(entry, probe, editor) {
   const final = last(answers);
   const head = make("header", {}, editor === data.base ? `${editor} (unedited)` : editor, scoreNode(entry, probe, final));
   const card = make("div", { className: "answer" }, head, bar(entry, probe, final), written("p", "text", final.text, probe.language));
+  card.append(...traceNodes(final));
   card.append(...final.flags.map((flag) => make("span", { className: "flag", textContent: flag.replaceAll("_", " ") })));
   const earlier = answers.filter((answer) => answer !== final);
   if (earlier.length) card.append(history(entry, probe, earlier));
   return card;
+}
+
+// What the editor did with the request, such as the entry it found and how similar that is.
+function traceNodes(answer) {
+  const rows = Object.entries(answer.trace);
+  if (!rows.length) return [];
+  const terms = rows.map(([name, value]) =>
+    make("div", {}, make("dt", { textContent: name.replaceAll("_", " ") }), written("dd", "", value)));
+  return [make("dl", { className: "trace" }, ...terms)];
 }
 
 function scoreClass(entry, probe, answer) {
@@ -177,7 +188,7 @@ function bar(entry, probe, answer) {
 function history(entry, probe, earlier) {
   const rows = earlier.map((answer) =>
     make("div", {}, make("header", {}, `after step ${answer.after}`, scoreNode(entry, probe, answer)),
-      written("p", "text", answer.text, probe.language)));
+      written("p", "text", answer.text, probe.language), ...traceNodes(answer)));
   return make("details", {}, make("summary", { textContent: "asked earlier" }), ...rows);
 }
 

@@ -14,7 +14,6 @@ from kedit.report.escape import html_text, script_json
 from kedit.report.html import notes_html, table_html
 from kedit.report.results import Results
 from kedit.report.tables import Table
-from kedit.rouge import rouge_id
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def page(results: Results, found: Sequence[Table], figures: Sequence[Figure], br
 <a href="#cases">Cases</a></nav>
 </header>
 <main>
-<section id="scores"><h2>Scores</h2>{"".join(_tables(found, "scores"))}</section>
+<section id="scores"><h2>Scores</h2>{"".join(_tables(found, "scores", "measures"))}</section>
 <section id="curves"><h2>Curves</h2>{"".join(map(_figure, figures)) or "<p>No plots: nothing was asked yet.</p>"}</section>
 <section id="groups"><h2>Groups and retention</h2>{"".join(_tables(found, "groups", "retention"))}</section>
 <section id="cases"><h2>Cases</h2><p id="cut">{_cut(browser)}</p>
@@ -89,7 +88,7 @@ def _fact_rows(results: Results) -> Iterator[tuple[str, str]]:
     yield "Tasks", ", ".join(f"{name} ({row['cases']} cases)" for name, row in identity["tasks"].items())
     yield "Editors", ", ".join(results.editors)
     yield "Decoding", f"greedy, {decoding['max_new_tokens']} new tokens" + (", plain" if decoding.get("plain") else "")
-    yield "Score", rouge_id()
+    yield "Score", ", ".join(dict.fromkeys(way.id for task in results.run.tasks for way, _ in results.scorings(task).values()))
     yield "Seed", str(identity["seed"])
     yield "Packages", ", ".join(f"{k} {v}" for k, v in {**identity["packages"], **_kedit(environment)}.items() if v)
     yield "Started", str(environment.get("started") or "")

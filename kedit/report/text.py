@@ -13,6 +13,7 @@ from kedit.report.escape import csv_cell, markdown_cell, visible
 from kedit.report.results import Results
 from kedit.report.tables import Cell, Column, Share, Table, tables
 from kedit.run import Run
+from kedit.scoring import Scoring
 
 NOTHING = "–"
 _WIDTH = 118
@@ -29,11 +30,14 @@ def cell_text(cell: Cell, column: Column) -> str:
     return f"{cell.count} / {cell.of}" if isinstance(cell, Share) else str(cell)
 
 
-def run_text(run: Run) -> str:
-    """A run for a terminal: its scores in every order and its retention, with notes; safe whatever names and texts hold."""
-    results = Results(run)
+def run_text(run: Run, judged: Scoring | None = None) -> str:
+    """A run for a terminal: scores and measures in every order and retention, with notes; safe whatever names and texts hold.
+
+    ``judged`` stands in for the scoring of free text.
+    """
+    results = Results(run, judged)
     shown = [table for table in tables(results) if table.kind != "groups"]
-    parts = [_heading(run), *(_block(table) for table in shown)]
+    parts = [_heading(run), *(table_text(table) for table in shown)]
     if len(shown) == 0:
         parts.append("no task was run")
     return "\n\n".join(parts)
@@ -44,14 +48,30 @@ def _heading(run: Run) -> str:
     return visible(f"Run {run.path}: {identity['benchmark']['name']} on {identity['backbone']['id']}")
 
 
-def _block(table: Table) -> str:
-    """Title, scores, counts in a second block so that lines stay short, notes."""
+def table_text(table: Table) -> str:
+    """A table for a terminal: title, scores, counts in a block of their own, measures in several to keep lines short, notes."""
     counts = [i for i, c in enumerate(table.columns) if c.kind == "count" and table.kind == "scores"]
     scores = [i for i in range(len(table.columns)) if i not in counts]
-    lines = [visible(table.title), *_aligned(table, scores)]
-    if counts:
-        lines += ["", *_aligned(table, [0, *counts])]
+    blocks = list(_fitting(table)) if table.kind == "measures" else [scores, *([[0, *counts]] if counts else [])]
+    lines = [visible(table.title)]
+    for number, picked in enumerate(blocks):
+        lines += [*([""] if number else []), *_aligned(table, picked)]
     return "\n".join([*lines, "", *_notes(table)])
+
+
+def _fitting(table: Table) -> Iterator[list[int]]:
+    """Columns in parts that fit a line, the first column in each."""
+    widths = [
+        max(map(_width, [visible(c.label), *(visible(cell_text(row[i], c)) for row in table.rows)]))
+        for i, c in enumerate(table.columns)
+    ]
+    part = [0]
+    for i in range(1, len(table.columns)):
+        if len(part) > 1 and sum(widths[j] + 2 for j in [*part, i]) > _WIDTH:
+            yield part
+            part = [0]
+        part.append(i)
+    yield part
 
 
 def _aligned(table: Table, picked: Sequence[int]) -> Iterator[str]:

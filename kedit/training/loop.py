@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 
 from kedit.editor import Progress
-from kedit.errors import ContractError, DataError, StoreError
+from kedit.errors import ContractError, DataError
+from kedit.locks import claim
 from kedit.training.checkpoint import Best, Checkpoint, find, load_optimiser, optimiser_tensors, settle, snapshot, tidy
 from kedit.training.contract import Learner, Team, Training
 from kedit.training.journal import Journal
@@ -144,14 +144,7 @@ def _described(learner: Learner) -> dict[str, Any]:
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """The folder, made where it is missing and for this training alone."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock")
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise StoreError(f"{folder} is in use by another training; wait for it, or name another folder") from None
-    except OSError as error:
-        raise StoreError(f"cannot use the folder {folder}: {error.strerror or error}; name one that can be written") from error
+    lock = claim(folder, "training")
     try:
         tidy(folder)
         yield
