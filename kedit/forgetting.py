@@ -253,9 +253,9 @@ def _sizes(found: Sequence[tuple[str, int, int, float]], chains: int) -> list[tu
 def _estimate(inside: Sequence[tuple[str, int, float]], several: bool) -> Estimate:
     """The mean over chains of the mean over items, or over the items of one chain."""
     units: dict[object, list[float]] = {}
-    for case, i, value in inside:
-        units.setdefault(case if several else i, []).append(value)
+    for case, i, score in inside:
+        units.setdefault(case if several else i, []).append(score)
     means = np.array([[np.mean(values)] for _, values in sorted(units.items(), key=lambda pair: str(pair[0]))])
-    value = column_means(means)[0]
-    assert value is not None
-    return value
+    found = column_means(means)[0]
+    assert found is not None  # every unit has a value
+    return found

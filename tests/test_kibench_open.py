@@ -33,7 +33,9 @@ def test_it_is_a_benchmark() -> None:
     assert {name: [d.name for d in task.dimensions] for name, task in BENCH.tasks.items()} == {
         "single": ["reliability", "generality", "cross_language_locality", "cross_scenario_locality"],
         "sequential": ["reliability", "generality", "locality"],
+        "lifelong": ["reliability", "generality", "locality"],
     }
+    assert [name for name, task in BENCH.tasks.items() if task.on_request] == ["lifelong"]
 
 
 def test_scenarios_are_49_in_the_papers_groups_and_splits() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby, islice, zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 from typing import Protocol as Structural
 
 from kedit.benchmark import Dimension, Task
@@ -36,7 +36,8 @@ KEPT_OUT = 5
 """Every fifth scenario is never inserted (locality is asked there), nor every fifth raw case of the others (generality)."""
 
 
-class Fact(NamedTuple):
+@dataclass(frozen=True)
+class Fact:
     """One item to insert, the raw case that it comes from, and the place of that in its scenario."""
 
     item: Item

@@ -239,9 +239,9 @@ def _curve(results: Results, task: str, order: str | None, by: By) -> Table:
     columns = [Column("editor", "Editor", "name"), Column("dimension", "Dimension", "name")]
     columns += [Column(f"{by}_{label.replace(' ', '_')}", label, "estimate") for _, label in places]
     rows: list[tuple[Cell, ...]] = []
-    for (editor, dimension), points in found.items():
+    for (editor, label), points in found.items():
         values = {(point.at, point.end): point.value for point in points}
-        rows.append((editor, dimension, *(values.get(place) for place, _ in places)))
+        rows.append((editor, label, *(values.get(place) for place, _ in places)))
     return Table(
         key=f"{_key(results, task, order)}_by_{by}",
         title=f"{_title(results, task, order)}: by {CURVES[by]}",

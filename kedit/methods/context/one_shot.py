@@ -26,8 +26,9 @@ class OneShot(InView):
 
     def parts(self, items: Sequence[Knowledge], request: Request) -> list[Part]:
         shown: list[Part] = []
+        there = set() if self.repeat else {image.digest for image in request.images}
         for item in items:
             if text := said(item, request.language, self.wrap):
-                shown += [image for image in item.request.images if self.repeat or image not in request.images]
+                shown += [image for image in item.request.images if self.repeat or image.digest not in there]
                 shown.append(text)
         return shown
