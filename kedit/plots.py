@@ -229,7 +229,8 @@ def curve_plot(run: Run | Results, by: By, order: str | None = None, *, task: st
     results = run if isinstance(run, Results) else Results(run)
     name = _retaining(results, task)
     wanted = order or results.run.order(name)
-    figure, axes = _panels(results.edited, f"By {CURVES[by]}, {name}, order {wanted or 'as given'}", _axis(results, name))
+    axis = _axis(results, name).replace("Reliability", "Score", 1)
+    figure, axes = _panels(results.edited, f"By {CURVES[by]}, {name}, order {wanted or 'as given'}", axis)
     for ax, editor in zip(axes, results.edited, strict=True):
         if results.base not in (None, editor):
             floor = results.curve(str(results.base), name, wanted, by, RELIABILITY)
