@@ -12,8 +12,9 @@ from statistics import fmean
 from kedit.answers import BaseAnswers, limited
 from kedit.editor import Editor, Hit, ReplacementEditor
 from kedit.errors import DataError, DivergedError
+from kedit.generators import generators_restored
 from kedit.rouge import is_sentence, rouge_l
-from kedit.training.randomness import generators_restored, seed_step
+from kedit.training.randomness import seed_step
 from kedit.types import Answer, Case, Knowledge, Request
 
 _SCENARIOS = 5

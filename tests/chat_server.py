@@ -99,14 +99,12 @@ class _Handler(BaseHTTPRequestHandler):
             server.at_once += 1
             server.most_at_once = max(server.most_at_once, server.at_once)
             word = server.always or (server.plan.pop(0) if server.plan else "ok")
-        try:
-            if server.seconds:
-                time.sleep(server.seconds)
-            if self._allowed():
-                self._treat(word, body)
-        finally:
-            with server.lock:
-                server.at_once -= 1
+        if server.seconds:
+            time.sleep(server.seconds)
+        with server.lock:
+            server.at_once -= 1  # before the reply: from then on its client may send the next request
+        if self._allowed():
+            self._treat(word, body)
 
     def _allowed(self) -> bool:
         given = self.headers.get("Authorization")

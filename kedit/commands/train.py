@@ -16,9 +16,10 @@ from kedit.commands.shared import bars
 from kedit.config import difference, run_config
 from kedit.editor import Editor, Progress
 from kedit.errors import DataError, StoreError
+from kedit.generators import generators_restored
 from kedit.training import gather_team
 from kedit.training.checkpoint import LAST, read
-from kedit.training.randomness import generators_restored, seed_step
+from kedit.training.randomness import seed_step
 from kedit.validation import Validation, overlap, split
 
 if TYPE_CHECKING:

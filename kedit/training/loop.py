@@ -13,11 +13,12 @@ import torch
 
 from kedit.editor import Progress
 from kedit.errors import ContractError, DataError
+from kedit.generators import generators_restored
 from kedit.locks import claim
 from kedit.training.checkpoint import Best, Checkpoint, find, load_optimiser, optimiser_tensors, settle, snapshot, tidy
 from kedit.training.contract import Learner, Team, Training
 from kedit.training.journal import Journal
-from kedit.training.randomness import generators_restored, permutation
+from kedit.training.randomness import permutation
 from kedit.training.step import advance
 from kedit.training.team import gather_team
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-from kedit.generators import generators_restored as generators_restored
 from kedit.generators import set_generators
 
 
