@@ -10,7 +10,7 @@ import click
 from kedit import __version__
 from kedit.commands.compare import compare
 from kedit.commands.diagnose import diagnose
-from kedit.commands.fitted import editors_of, folders, make, shipped
+from kedit.commands.fitted import editors_of, folders, make
 from kedit.commands.fitted import load as load_fitted
 from kedit.commands.judge import judge
 from kedit.commands.matrix import matrix
@@ -127,8 +127,7 @@ def run(
     from kedit.evaluate import evaluate
 
     model = load_backbone(backbone, **loading)
-    own = list(chosen.values())[len(chosen) - len(names) :]
-    load_fitted(own, names, places | shipped(own, names, backbone, places), model)
+    load_fitted(chosen, names, places, model)
     with run_bars() as progress:
         done = evaluate(
             chosen,

@@ -109,7 +109,8 @@ def _editor(editor: Editor) -> dict[str, Any]:
     cls = type(editor)
     params = {k: "(not stored)" if _SECRET.search(k) and v else v for k, v in editor.get_params().items()}
     row = {"class": f"{cls.__module__}.{cls.__qualname__}", "params": params, "does_nothing": editor.does_nothing}
-    return {**row, **({"learned": editor.learned} if editor.needs_fit else {}), **_source(cls)}
+    learned = {"learned": editor.learned} if editor.needs_fit else {}
+    return {**row, **learned, **({"content": content} if (content := editor.content) else {}), **_source(cls)}
 
 
 def _source(cls: type) -> dict[str, str]:

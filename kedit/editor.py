@@ -129,6 +129,14 @@ class Editor(Parameters, ABC):
         """Hook: what a reader of results should know of the work since ``attach``, such as a share of truncated texts."""
         return {}
 
+    @property
+    def content(self) -> str:
+        """Hook: a digest of what the files hold that parameters name, "" for none; a run is resumed only where it is the same.
+
+        Asked before ``attach``.
+        """
+        return ""
+
     def trace(self, requests: Sequence[Request]) -> list[Mapping[str, str | float]]:
         """Hook: what was done with each request when it was asked last, for whoever reads the records.
 

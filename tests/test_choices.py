@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedit.benchmarks.choices import abnormal, index_of, put, rotations
-from kedit.benchmarks.documents import Documents
 from kedit.benchmarks.noise import Noise
 from kedit.benchmarks.translations import Name, Translations
 from kedit.errors import DataError, UnknownNameError
+from kedit.files.documents import Documents
 from kedit.images import open_image
 from kedit.types import ImageRef
 

@@ -367,15 +367,23 @@ def test_documents_are_read_from_pages_and_from_titles_with_texts(tmp_path: Path
     assert titles(made(documents=tmp_path, always=True), [Request("What flies in the wind?")]) == ["Kite"]
 
 
+def test_documents_that_have_changed_are_another_run(tmp_path: Path) -> None:
+    (tmp_path / "Tea.md").write_text("Leaves.")
+    before = made(documents=tmp_path).content
+    assert before == made(documents=str(tmp_path)).content != "" == made(documents=PAGES).content
+    (tmp_path / "Tea.md").write_text("Other leaves.")
+    assert made(documents=tmp_path).content != before
+
+
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("a.jsonl", '{"text": "x"}\n{"title": "T"}\n', r"a.jsonl, line 2: text is None"),
+        ("a.jsonl", '{"text": "x"}\n{"title": "T"}\n', r"a.jsonl, line 2: text is nothing"),
         ("a.jsonl", '{"text": "x"}\n{oops\n', r"a.jsonl, line 2: not valid JSON"),
         ("a.json", '[{"text": "x"}, 3]', r"a.json, row 2: expected an object"),
-        ("a.json", '{"Tea": 3}', r"a.json, row 1: text is 3"),
-        ("a.json", "[]", "holds none"),
-        ("a.txt", " \n", r"a.txt: text is ' \\n'"),
+        ("a.json", '{"Tea": 3}', r"a.json, key Tea: text is 3"),
+        ("a.json", "[]", "a.json: no document found"),
+        ("a.txt", " \n", "a.txt: holds no text below its title"),
     ],
 )
 def test_a_document_that_cannot_be_read_is_named_by_file_and_row(tmp_path: Path, name: str, content: str, match: str) -> None:

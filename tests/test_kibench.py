@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from test_scene import some_scenarios
 
 from kedit import specs
-from kedit.benchmarks import BENCHMARKS, benchmark, buildable, read_objects, summary
+from kedit.benchmarks import BENCHMARKS, benchmark, buildable, summary
 from kedit.benchmarks.kibench import KIBench
 from kedit.benchmarks.kibench_open import KIBenchOpen
 from kedit.errors import DataError, KeditError, UnknownNameError
+from kedit.files.objects import read_objects
 from kedit.types import Case
 
 TEXTS = {

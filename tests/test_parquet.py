@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from crope_files import row, table, write_parquet
 
-from kedit.benchmarks.files import rows_of
-from kedit.benchmarks.parquet import Stored, encoded, light, light_rows
 from kedit.errors import ImageError
+from kedit.files.parquet import Stored, encoded, light, light_rows
+from kedit.files.rows import rows_of
 from kedit.types import ImageRef
 
 COLUMNS = ("image", "definition_images")
@@ -57,7 +57,7 @@ def test_only_bytes_are_left_in_the_file_and_only_of_parquet(tmp_path: Path) -> 
 WALK = """
 import pyarrow, sys
 from pathlib import Path
-from kedit.benchmarks.parquet import light_rows
+from kedit.files.parquet import light_rows
 rows = list(light_rows(Path(sys.argv[1]), None, ("image", "definition_images")))
 read = pyarrow.default_memory_pool().max_memory()
 for k, row in enumerate(rows):

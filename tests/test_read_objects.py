@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import picture
 
-from kedit.benchmarks import read_objects
-from kedit.benchmarks.files import Pictures, Row, content_digest, files_of, read_rows
 from kedit.errors import DataError
+from kedit.files.objects import read_objects
+from kedit.files.rows import Pictures, Row, content_digest, files_of, read_rows
 
 ROWS = [{"question": "مَن؟ 谁\u2028?", "n": k, "options": ["a", "b"]} for k in range(3)]
 LINES = [json.dumps(row, ensure_ascii=False) for row in ROWS]

@@ -291,6 +291,23 @@ def test_everything_that_changes_results_changes_the_identity() -> None:
         assert len(difference(same, config(**{option: value})["identity"])) == 1, option
 
 
+class Reads(Prepend):
+    def __init__(self, *, file: str) -> None:
+        self.file = file
+
+    @property
+    def content(self) -> str:
+        return Path(self.file).read_text()
+
+
+def test_what_a_named_file_holds_is_part_of_the_identity(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("one")
+    before = config(Reads(file=str(file)))["identity"]
+    file.write_text("two")
+    assert difference(before, config(Reads(file=str(file)))["identity"]) == ['editors.x.content: "one" -> "two"']
+
+
 class Keyed(Prepend):
     def __init__(self, *, api_key: str = "", hook: object = None, names: object = ()) -> None:
         self.api_key = api_key

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 from kedit.benchmark import Benchmark
-from kedit.benchmarks.objects import read_objects as read_objects
 from kedit.errors import UnknownNameError, unknown_name
 from kedit.specs import parameters_of, resolve
 

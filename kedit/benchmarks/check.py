@@ -13,8 +13,8 @@ from kedit.benchmarks.checks.leaks import leaks
 from kedit.benchmarks.checks.own import own
 from kedit.benchmarks.checks.report import UNKNOWN, UNREADABLE, Finding, Report
 from kedit.benchmarks.checks.rows import check_file
-from kedit.benchmarks.files import files_of, rows_of
 from kedit.errors import DataError
+from kedit.files.rows import files_of, rows_of
 
 __all__ = ["Finding", "Report", "check"]
 

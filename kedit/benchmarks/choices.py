@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kedit.benchmarks.files import Row
 from kedit.errors import UnknownNameError, unknown_name
+from kedit.files.rows import Row
 from kedit.scoring.choice import OPTIONS, ROTATION
 from kedit.scoring.letters import LABELS
 from kedit.types import Probe, Request

@@ -9,9 +9,9 @@ from pathlib import Path
 from kedit.benchmarks import hub
 from kedit.benchmarks.crope_cases import PROMPTS, TASKS, Questions
 from kedit.benchmarks.crope_rows import COLUMNS, DEFINITIONS, IMAGE, METADATA, Item, read_item
-from kedit.benchmarks.files import Pictures, content_digest, files_of
-from kedit.benchmarks.parquet import light_rows
 from kedit.errors import DataError, unknown_name
+from kedit.files.parquet import light_rows
+from kedit.files.rows import Pictures, content_digest, files_of
 
 __all__ = ["CROPE", "PROMPTS", "TASKS"]
 _NO_ROWS = ("dataset_infos.json", "dataset_info.json", "state.json")

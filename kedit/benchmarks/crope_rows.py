@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
-from kedit.benchmarks.files import Pictures, Row
-from kedit.errors import ImageError
+from kedit.files.rows import NoImage, Pictures, Row
 from kedit.types import ImageRef
 
 IMAGE, DEFINITIONS = "image", "definition_images"
@@ -62,16 +61,6 @@ class Item:
     image_chapter: str
     language: str
     picture: str
-
-
-@dataclass(frozen=True)
-class NoImage:
-    """Stands for a picture that a row does not have: the row stays, and what needs the picture fails."""
-
-    where: str
-
-    def __call__(self) -> bytes:
-        raise ImageError(f"{self.where} has no image; expected encoded bytes or a path")
 
 
 def read_item(row: Row, pictures: Pictures, mapping: Mapping[str, str] | None = None) -> Item:

@@ -12,10 +12,10 @@ from typing import Any
 from kedit.benchmark import Dimension, Task
 from kedit.benchmarks import Lazy
 from kedit.benchmarks.choices import ACCURACY, Choice, check_prompt, index_of, options_of, probes, wording
-from kedit.benchmarks.files import Pictures, Row, content_digest, files_of
 from kedit.benchmarks.hub import local
 from kedit.benchmarks.photographs import photograph_rows, picture
 from kedit.errors import unknown_name
+from kedit.files.rows import Pictures, Row, content_digest, files_of
 from kedit.protocols import final
 from kedit.types import Case, ImageRef, Request
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from kedit.benchmark import Dimension, Task
 from kedit.benchmarks import Lazy
 from kedit.benchmarks.easyedit_rows import IMAGE_RELATION, KINDS, LOCALITY, PORTABILITY, RELATION, Edit, Question, Reader, kind_of
-from kedit.benchmarks.files import Pictures, Row, content_digest, files_of, rows_of
 from kedit.benchmarks.kibench_cases import CROSS_LANGUAGE, CROSS_SCENARIO, GENERALITY, round_robin
 from kedit.errors import DataError, unknown_name
+from kedit.files.rows import Pictures, Row, content_digest, files_of, rows_of
 from kedit.protocols import RELIABILITY, final, retention
 from kedit.types import Case, ImageRef, Knowledge, Probe, Request
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from kedit.benchmarks.files import Pictures, Row
 from kedit.benchmarks.kibench_cases import CROSS_LANGUAGE, CROSS_SCENARIO, GENERALITY
+from kedit.files.rows import Pictures, Row
 from kedit.types import ImageRef
 
 PORTABILITY, RELATION, IMAGE_RELATION = "portability", "relation", "image_relation"

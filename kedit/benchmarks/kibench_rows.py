@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kedit.benchmarks import read_objects
-from kedit.benchmarks.files import allowed
 from kedit.benchmarks.kibench_cases import CROSS_LANGUAGE, CROSS_SCENARIO, GENERALITY, LOCALITY, PARTITIONS, Item, Raw, Row, Step
 from kedit.benchmarks.kibench_rules import NAMES, broken_rule, partition_of, split_of
 from kedit.benchmarks.scene import SPLITS
 from kedit.errors import DataError
+from kedit.files.objects import read_objects
+from kedit.files.rows import allowed
 
 _ALIASES = {
     "question": "question q src prompt query text",

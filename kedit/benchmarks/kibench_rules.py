@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from kedit.benchmarks.files import files_of
 from kedit.benchmarks.kibench_cases import CROSS_LANGUAGE, GENERALITY, PARTITIONS, Item, Raw, Row
 from kedit.benchmarks.scene import SPLITS
 from kedit.errors import DataError
+from kedit.files.rows import files_of
 
 NAMES = {p: names for p, *names in (("en", "en", "english", "us", "usa"), ("zh", "zh", "cn", "chinese"), ("ar", "ar", "arabic"))}
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from kedit.benchmarks.crope_cases import PROMPTS, Questions
 from kedit.benchmarks.crope_rows import Item, read_item
-from kedit.benchmarks.files import Pictures, Row
 from kedit.benchmarks.scene import BACKGROUNDS, DISTRACTORS, ENGINE, PLACES, SceneSpec, render
+from kedit.files.rows import Pictures, Row
 
 IMAGE_SIZE = 224
 _JITTER = 7_000

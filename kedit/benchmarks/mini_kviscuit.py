@@ -9,10 +9,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from kedit.benchmarks.files import Row
 from kedit.benchmarks.handout import new_folder, tile_sheet
 from kedit.benchmarks.kviscuit import KViscuit, image_name
 from kedit.benchmarks.scene import ENGINE, ROOT, SceneSpec, render
+from kedit.files.rows import Row
 from kedit.types import ImageRef
 
 FOLDER = Path(__file__).parent / "mini_kviscuit"

@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kedit.benchmarks.crope_rows import NoImage
-from kedit.benchmarks.files import Pictures, Row, rows_of
-from kedit.benchmarks.parquet import light
+from kedit.files.parquet import light
+from kedit.files.rows import NoImage, Pictures, Row, rows_of
 from kedit.types import ImageRef
 
 COLUMNS = ("image",)

@@ -14,10 +14,10 @@ import numpy as np
 
 from kedit.benchmark import Dimension, Task
 from kedit.benchmarks import Lazy
-from kedit.benchmarks.files import Pictures, Row, content_digest, files_of, rows_of
 from kedit.benchmarks.hub import local
 from kedit.benchmarks.photographs import photograph_rows, picture
 from kedit.errors import DataError, unknown_name
+from kedit.files.rows import Pictures, Row, content_digest, files_of, rows_of
 from kedit.metrics import offered
 from kedit.protocols import final
 from kedit.scoring import Measure, scoring

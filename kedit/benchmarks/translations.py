@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kedit.benchmarks.choices import Choice, options_of
-from kedit.benchmarks.files import Row, read_rows
 from kedit.errors import DataError
+from kedit.files.rows import Row, read_rows
 
 Source = str | Path | Mapping[str, Mapping[str, Any]]
 

@@ -12,7 +12,6 @@ import click
 from kedit.commands.shared import known_settings, params
 from kedit.errors import DataError
 from kedit.shipped import FILE, stored_params
-from kedit.shipped import shipped as what_ships
 
 if TYPE_CHECKING:
     from kedit.backbone import Backbone
@@ -49,15 +48,13 @@ def make(spec: str, settings: Sequence[str], backbone: str, place: Path | None =
     return editor(spec, {**suggested, **more}, **params(spec, settings))
 
 
-def shipped(editors: Sequence[Editor], names: Sequence[str], backbone: str, places: Mapping[str, Path]) -> dict[str, Path]:
-    """Folders of what editors outside ``places`` learned, where an embedded backbone brings that for just their parameters."""
-    made = {name: editor for name, editor in zip(names, editors, strict=True) if name not in places}
-    return {name: folder for name, editor in made.items() if (folder := what_ships(editor, backbone)) is not None}
+def load(editors: Mapping[str, Editor], names: Sequence[str], places: Mapping[str, Path], backbone: Backbone) -> None:
+    """Attach and load those of ``editors_of(names, ...)`` that have a folder in ``places``.
 
-
-def load(editors: Sequence[Editor], names: Sequence[str], places: Mapping[str, Path], backbone: Backbone) -> None:
-    """Attach and load those of the editors, named by ``names`` in order, that have an artefact."""
-    for name, editor in zip(names, editors, strict=True):
+    What ships is not loaded here: evaluate brings it.
+    """
+    named = list(editors.values())[len(editors) - len(names) :]  # without a do-nothing editor that nobody named
+    for name, editor in zip(names, named, strict=True):
         if name in places:
             editor.attach(backbone).load(places[name])
 

@@ -79,8 +79,7 @@ def matrix(
     from kedit.matrix import matrix as run_all
 
     model = load_backbone(backbone, **loading)
-    own = list(chosen.values())[len(chosen) - len(names) :]
-    load_fitted(own, names, places, model)
+    load_fitted(chosen, names, places, model)
     with matrix_bars() as progress:
         done = run_all(
             chosen,

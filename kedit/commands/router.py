@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kedit.commands.fitted import folders, load, make, shipped
+from kedit.commands.fitted import folders, make
 from kedit.commands.shared import (
     backbone_option,
     benchmark_option,
@@ -20,6 +20,7 @@ from kedit.commands.shared import (
     set_option,
 )
 from kedit.errors import unknown_name
+from kedit.shipped import shipped
 
 if TYPE_CHECKING:
     from kedit.benchmark import Benchmark
@@ -96,7 +97,9 @@ def _router(spec: str, settings: Sequence[str], backbone: str, fitted: Path | No
         raise click.UsageError(f"{spec} has no router: it does not decide which requests an insert concerns")
     model = load_backbone(backbone, **loading)
     made.attach(model)
-    load([made], [spec], places or shipped([made], [spec], backbone, {}), model)
+    place = places.get(spec) or shipped(made, backbone)
+    if place is not None:
+        made.load(place)
     if not made.fitted:
         raise click.UsageError(f"{spec} has learned nothing yet: give --fitted FOLDER, made by kedit train {spec}")
     return made.router_

@@ -9,7 +9,7 @@ from typing import Any
 
 from kedit.benchmarks.checks.images import Opened
 from kedit.benchmarks.checks.report import Finding
-from kedit.benchmarks.files import Row
+from kedit.files.rows import Row
 
 
 @dataclass(frozen=True)

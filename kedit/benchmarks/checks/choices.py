@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from kedit.benchmarks.checks.base import Rule, names
 from kedit.benchmarks.checks.dirt import ANYWHERE, dirt, options_dirt
 from kedit.benchmarks.checks.report import Finding
-from kedit.benchmarks.files import Row
 from kedit.errors import DataError
+from kedit.files.rows import Row
 
 
 def choice(options: str, answer: str, *, count: int = 4, unlabelled: bool = False) -> Rule:

@@ -8,7 +8,7 @@ from typing import Any
 from kedit.benchmarks.checks.base import Format, said
 from kedit.benchmarks.checks.pope import yes_or_no
 from kedit.benchmarks.checks.report import Finding
-from kedit.benchmarks.files import Row
+from kedit.files.rows import Row
 
 
 def _definition(row: Row) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from typing import Any
 from kedit.benchmarks.checks.base import Format, Rule, names, said
 from kedit.benchmarks.checks.dirt import IN_ANSWERS, IN_REPHRASES, SHOWN, dirt
 from kedit.benchmarks.checks.report import Finding
-from kedit.benchmarks.files import Row
+from kedit.files.rows import Row
 
 _ENTITY = re.compile(r"(^|/)m\.[0-9a-z_]+/")
 _NUMBERED = re.compile(r"\d+_COCO_")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kedit.benchmarks.checks.base import Format, said
 from kedit.benchmarks.checks.choices import choice
 from kedit.benchmarks.checks.report import Finding
-from kedit.benchmarks.files import Row
+from kedit.files.rows import Row
 
 
 def _type(row: Row) -> Iterator[Finding]:

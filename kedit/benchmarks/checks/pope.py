@@ -7,7 +7,7 @@ from typing import Any
 
 from kedit.benchmarks.checks.base import Format, Rule, names, said
 from kedit.benchmarks.checks.report import Finding
-from kedit.benchmarks.files import Row
+from kedit.files.rows import Row
 
 ASKS = ("is there ", "are there ")
 

@@ -11,8 +11,8 @@ from kedit.benchmarks.checks.base import Checked, Facts, Format, Place, names, s
 from kedit.benchmarks.checks.dirt import ANYWHERE, dirt
 from kedit.benchmarks.checks.images import Opened
 from kedit.benchmarks.checks.report import UNREADABLE, Finding
-from kedit.benchmarks.files import Pictures, Row, rows_of
 from kedit.errors import DataError
+from kedit.files.rows import Pictures, Row, rows_of
 
 FOLDERS = ("images", "VLKEB_images", "VLKEB_images/mmkb_images", "mmkb_images", "data_image", "coco", "val2014")
 """Folders below a root that publishers put images in."""

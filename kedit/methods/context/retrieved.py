@@ -10,7 +10,7 @@ from kedit.editor import ContextEditor
 from kedit.encoders import MINILM, TextEncoder, encoder_name
 from kedit.errors import DataError, unknown_name
 from kedit.methods.context.captions import Captions
-from kedit.methods.context.documents import Documents, read_documents
+from kedit.methods.context.documents import Documents, digest, read_documents
 from kedit.methods.context.library import Found, Library
 from kedit.methods.context.view import Words, at_least, before, check_words, pages, told
 from kedit.routers.recent import Recent
@@ -86,6 +86,10 @@ class RetrievedDocument(ContextEditor):
     @property
     def name(self) -> str:
         return "retrieved"
+
+    @property
+    def content(self) -> str:
+        return digest(self.documents)
 
     def build(self) -> None:
         at_least(1, k=self.k, caption_tokens=self.caption_tokens, max_chars=self.max_chars)

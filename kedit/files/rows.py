@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kedit.benchmarks.objects import read_objects
-from kedit.errors import DataError
+from kedit.errors import DataError, ImageError
+from kedit.files.objects import read_objects
 from kedit.types import ImageRef
 
 SUFFIXES = (".jsonl", ".json", ".parquet", ".tsv")
@@ -138,6 +138,16 @@ def content_digest(files: Iterable[Path], *settings: Any) -> str:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class NoImage:
+    """Stands for a picture that a row does not have: the row stays, and what needs the picture fails."""
+
+    where: str
+
+    def __call__(self) -> bytes:
+        raise ImageError(f"{self.where} has no image; expected encoded bytes or a path")
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from kedit.benchmarks.files import Row, rows_of
 from kedit.errors import DataError, ImageError
+from kedit.files.rows import Row, rows_of
 
 _COLUMNS = 2
 """Columns of a row group that are kept after reading: rows that are asked about together mostly lie together."""
