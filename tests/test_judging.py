@@ -7,6 +7,7 @@ import logging
 import random
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -275,9 +276,11 @@ def test_two_processes_do_not_write_the_same_judgements(run: Run, server: ChatSe
 
 
 def test_requests_keep_to_the_rate(run: Run, server: ChatServer, tmp_path: Path) -> None:
+    begin = time.monotonic()
     score(run, judge_at(server), tmp_path, editors=["keeper"], tasks=["single"], rate=3000)
-    times = sorted(server.times)
-    assert times[-1] - times[0] >= (len(times) - 1) * 0.02 * 0.9
+    assert len(server.times) > 3
+    for turn, arrived in enumerate(sorted(server.times)):
+        assert arrived - begin >= turn * 0.02, "a busy machine may only make one later"
 
 
 # -- what a candidate or a server says ---------------------------------------------------------------------------------

@@ -106,13 +106,20 @@ def test_loss_weights_lie_on_the_answer_and_on_repeated_facts_only(backbone, mak
     assert fact_text.count(sample.answer) == 3  # demonstration: fact and repetition; then the fact itself
 
 
+@pytest.fixture
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only the weights matter, what they can do is not measured."""
+    monkeypatch.setattr(train, "_write_card", lambda *_: None)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("unmeasured")
 @pytest.mark.parametrize("name", [NAME, "tiny-qwen3.5"])
 def test_a_stopped_training_resumes_to_the_same_weights(tmp_path: Path, name: str) -> None:
     phases = (Phase("look", 2, 2e-3, 2), Phase("read", 1, 1e-3, 1))
     inherit = {"eyes_imitate": 1, "layer_imitate": 1}
     plan = Plan(phases, corpus=50, images=1, vision_steps=2, vision_batch=8, budget=600, save_every=1, **inherit)
-    whole = train.train(name, tmp_path / "whole", plan, measure=1)
+    whole = train.train(name, tmp_path / "whole", plan)
     real = train.save_checkpoint
     calls = []
 
@@ -125,17 +132,18 @@ def test_a_stopped_training_resumes_to_the_same_weights(tmp_path: Path, name: st
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "save_checkpoint", stop_after_two)
         with pytest.raises(KeyboardInterrupt):
-            train.train(name, tmp_path / "stopped", plan, measure=1)
-    resumed = train.train(name, tmp_path / "stopped", plan, measure=1)
+            train.train(name, tmp_path / "stopped", plan)
+    resumed = train.train(name, tmp_path / "stopped", plan)
     assert (whole / "model.safetensors").read_bytes() == (resumed / "model.safetensors").read_bytes()
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unmeasured")
 def test_two_processes_take_the_same_steps_as_one(tmp_path: Path) -> None:
     plan = Plan((Phase("look", 2, 2e-3, 2),), corpus=50, images=1, vision_steps=1, vision_batch=8, budget=600, save_every=2)
     found = []
     for workers in (1, 2):
-        folder = train.train(NAME, tmp_path / str(workers), plan, workers=workers, measure=1)
+        folder = train.train(NAME, tmp_path / str(workers), plan, workers=workers)
         found.append(torch.load(folder.parent / train.LANGUAGE, weights_only=True)["model"])
     for name, value in found[0].items():
         torch.testing.assert_close(found[1][name], value, rtol=1e-3, atol=1e-4)
