@@ -42,6 +42,7 @@ _HOME = {
     "matrix": "kedit.matrix",
     "fitted": "kedit.methods",
     "Run": "kedit.run",
+    "Session": "kedit.live.session",
     "report": "kedit.report",
     "retention": "kedit.retention",
     "check_editor": "kedit.testing",

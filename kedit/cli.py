@@ -10,10 +10,12 @@ import click
 from kedit import __version__
 from kedit.commands.compare import compare
 from kedit.commands.diagnose import diagnose
+from kedit.commands.edit import edit
 from kedit.commands.fitted import editors_of, folders, make
 from kedit.commands.fitted import load as load_fitted
 from kedit.commands.judge import judge
 from kedit.commands.matrix import matrix
+from kedit.commands.play import play
 from kedit.commands.retention import retention
 from kedit.commands.router import router
 from kedit.commands.score import score
@@ -326,7 +328,9 @@ def editors() -> None:
 
 main.add_command(compare)
 main.add_command(diagnose)
+main.add_command(edit)
 main.add_command(matrix)
+main.add_command(play)
 main.add_command(zoo)
 main.add_command(retention)
 main.add_command(router)
