@@ -16,6 +16,7 @@ from kedit.commands.fitted import load as load_fitted
 from kedit.commands.judge import judge
 from kedit.commands.matrix import matrix
 from kedit.commands.play import play
+from kedit.commands.reproduce import reproduce
 from kedit.commands.retention import retention
 from kedit.commands.router import router
 from kedit.commands.score import score
@@ -331,6 +332,7 @@ main.add_command(diagnose)
 main.add_command(edit)
 main.add_command(matrix)
 main.add_command(play)
+main.add_command(reproduce)
 main.add_command(zoo)
 main.add_command(retention)
 main.add_command(router)
