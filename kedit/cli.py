@@ -11,6 +11,7 @@ from kedit import __version__
 from kedit.commands.compare import compare
 from kedit.commands.diagnose import diagnose
 from kedit.commands.edit import edit
+from kedit.commands.export import export
 from kedit.commands.fitted import editors_of, folders, make
 from kedit.commands.fitted import load as load_fitted
 from kedit.commands.judge import judge
@@ -35,6 +36,7 @@ from kedit.commands.shared import (
     set_option,
     split,
 )
+from kedit.commands.tracking import track_option
 from kedit.commands.zoo import zoo
 from kedit.errors import DataError, StoreError
 
@@ -96,6 +98,7 @@ def main() -> None:
     is_flag=True,
     help="Also measure what older papers report: token accuracy, top-k locality (teacher-forced).",
 )
+@track_option
 @clear_errors
 def run(
     backbone: str,
@@ -111,6 +114,7 @@ def run(
     max_new_tokens: int,
     plain: bool,
     legacy_metrics: bool,
+    track: tuple[str, ...] | None,
     **loading: Any,
 ) -> None:
     """Insert knowledge with several editors, ask, and record every answer.
@@ -128,7 +132,9 @@ def run(
 
     from kedit.backbone import load_backbone
     from kedit.evaluate import evaluate
+    from kedit.tracking import open_trackers
 
+    tracker = open_trackers(track or (), out / "tracking")
     model = load_backbone(backbone, **loading)
     load_fitted(chosen, names, places, model)
     with run_bars() as progress:
@@ -144,6 +150,7 @@ def run(
             plain=plain,
             legacy=legacy_metrics,
             progress=progress,
+            tracker=tracker,
         )
     for line in failures(done):
         click.echo(line, err=True)
@@ -166,6 +173,7 @@ def run(
 )
 @set_option
 @click.option("--seed", default=0, show_default=True)
+@track_option
 @loading_options
 @clear_errors
 def train(
@@ -178,6 +186,7 @@ def train(
     val_share: float,
     settings: tuple[str, ...],
     seed: int,
+    track: tuple[str, ...] | None,
     **loading: Any,
 ) -> None:
     """Fit an editor (short name, module:Class or file.py:Class) on the train split and save what it learned.
@@ -195,9 +204,11 @@ def train(
     held = training.cases(found, limit, val_share, seed)
 
     from kedit.backbone import load_backbone
+    from kedit.tracking import open_trackers
 
+    tracker = open_trackers(track or (), out / training.TRAINING / "tracking")
     model = load_backbone(backbone, **{**loading, "device": training.device(loading["device"])})
-    for line in training.fit(chosen, model, found, held, out, limit=limit, seed=seed, share=val_share):
+    for line in training.fit(chosen, model, found, held, out, tracker=tracker, limit=limit, seed=seed, share=val_share):
         click.echo(line)
 
 
@@ -206,8 +217,9 @@ def train(
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write; FOLDER/report if left out.")
 @click.option("--judge", help="Show a judge's scores in place of ROUGE-L: its id, or a beginning that only one has.")
 @click.option("--kind", help="What the judge was asked, where it was asked several things: score or three-way.")
+@click.option("--format", "formats", callback=split, help="Comma-separated further forms: latex, parquet (records with scores).")
 @clear_errors
-def report(folder: Path, out: Path | None, judge: str | None, kind: str | None) -> None:
+def report(folder: Path, out: Path | None, judge: str | None, kind: str | None, formats: tuple[str, ...] | None) -> None:
     """Print a run's tables and write CSV, Markdown, curves (PNG, SVG) and one HTML page."""
     from kedit.report import report as make
     from kedit.report import run_text
@@ -220,7 +232,7 @@ def report(folder: Path, out: Path | None, judge: str | None, kind: str | None) 
 
         judged = judge_scoring(found, judge, kind)
     click.echo(run_text(found, judged))
-    written = make(found, out, judged=judged)
+    written = make(found, out, judged=judged, formats=formats or ())
     click.echo(f"Written to {written.folder}; open {written.page}")
 
 
@@ -330,6 +342,7 @@ def editors() -> None:
 main.add_command(compare)
 main.add_command(diagnose)
 main.add_command(edit)
+main.add_command(export)
 main.add_command(matrix)
 main.add_command(play)
 main.add_command(reproduce)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
+from typing import Any
 
 _SHOWN = 60
 """Names that a message lists; a large model has thousands of parameters."""
@@ -52,6 +54,14 @@ class ContractError(KeditError, AssertionError):
     """An editor broke a promise of the Editor contract; the message names the promise."""
 
 
+class ExportError(KeditError, ValueError):
+    """An editor's work cannot be written in the form asked for; the message says why and names a form that it has."""
+
+
+class MissingPackageError(KeditError, ImportError):
+    """What was asked for needs a package that is not installed; the message names it and the extra that brings it."""
+
+
 class StoreError(KeditError, OSError):
     """A run folder cannot be read or written, is in use, or holds another configuration."""
 
@@ -74,6 +84,16 @@ class EndpointError(KeditError, OSError):
 
 class UnansweredError(KeditError, OSError):
     """A server that is there gave no usable answer to one request, however often it was asked."""
+
+
+def package(name: str, extra: str, what: str) -> Any:
+    """A package that not every installation has; raises MissingPackageError, which says what it is needed for."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{what} needs the package {name} ({error}); install it: pip install 'kedit[{extra}]'"
+        ) from error
 
 
 def unknown_name(kind: str, got: str, known: Iterable[str], hint: str = "") -> UnknownNameError:

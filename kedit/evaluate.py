@@ -19,6 +19,7 @@ from kedit.config import run_config
 from kedit.editor import TRAIN_SPLIT, Editor, Hit, ReplacementEditor
 from kedit.errors import ContractError, FamilyError
 from kedit.flags import flags_of
+from kedit.following import RunSteps, following
 from kedit.generators import generators_restored, seed_by
 from kedit.measuring import Forcing
 from kedit.protocols import Ask, Insert
@@ -26,6 +27,7 @@ from kedit.run import Run
 from kedit.shipped import bring, learning
 from kedit.store import RunStore
 from kedit.timing import Timings, timing
+from kedit.tracking import Tracker
 from kedit.types import Answer, Case, Record, Request
 from kedit.work import by_name, keys_of, tasks_of
 
@@ -58,6 +60,7 @@ def evaluate(
     progress: Progress | None = None,
     plain: bool = False,
     legacy: bool = False,
+    tracker: Tracker | None = None,
 ) -> Run:
     """Insert, ask and record every case of a benchmark with every editor, and return the run.
 
@@ -66,7 +69,8 @@ def evaluate(
     the records live in a temporary folder as long as the returned run. ``seed`` sets the generators of random, NumPy and
     torch anew for each editor and case, so that a case's result does not depend on those before it. ``plain`` asks one
     request at a time and remembers nothing: the same answers in fp32, slowly. ``legacy`` also takes the field's
-    teacher-forced metrics into the records, one forward pass per probe and two for locality.
+    teacher-forced metrics into the records, one forward pass per probe and two for locality. ``tracker`` is told the progress and
+    the final scores (``kedit.tracking``).
 
     An editor that learns and has not yet is given what ships for the backbone with just its parameters, else it is fitted on
     the whole train split, with a warning; NotFittedError where there is neither. ``kedit.fitted`` makes one that has learned.
@@ -87,11 +91,18 @@ def evaluate(
     )
     folder = tempfile.TemporaryDirectory(prefix="kedit-") if out is None else None
     answers = PlainAnswers(backbone, max_new_tokens) if plain else BaseAnswers(backbone, cache_dir, max_new_tokens)
-    with RunStore.open(folder.name if folder else str(out), config) as store, limited(backbone, max_new_tokens):
+    steps = RunSteps(tracker, progress)
+    with (
+        RunStore.open(folder.name if folder else str(out), config) as store,
+        limited(backbone, max_new_tokens),
+        following(tracker, config["identity"]),
+    ):
         book = Casebook(store.path)
         for name, editor in named.items():
-            _EditorRun(name, editor, backbone, benchmark, work, store, book, answers, seed, progress, plain, legacy).run()
-    return Run.load(store.path, keep=folder)
+            _EditorRun(name, editor, backbone, benchmark, work, store, book, answers, seed, steps, plain, legacy).run()
+        run = Run.load(store.path, keep=folder)
+        steps.end(run)
+    return run
 
 
 @dataclass

@@ -118,6 +118,15 @@ class Run:
                     found.append(row(members, self.dimensions(name), editor=editor, group=group, failures=failures))
         return found
 
+    def to_frame(self, task: str | None = None, *, scorer: Scorer | None = None) -> Any:
+        """The records with their scores as a pandas DataFrame, one row each (see ``kedit.frames.records_frame``).
+
+        ``scorer`` defaults to that of each dimension. Raises MissingPackageError without pandas.
+        """
+        from kedit.frames import records_frame
+
+        return records_frame(self, self.tasks if task is None else [self._named(task)], scorer)
+
     def __repr__(self) -> str:
         from kedit.report import run_text
 

@@ -12,9 +12,9 @@ from PIL import Image, ImageDraw
 
 from kedit.backbone import HFBackbone, load_backbone
 from kedit.editor import Editor
+from kedit.live.session import Session
 from kedit.methods import editor
 from kedit.seal import Seal
-from kedit.live.session import Session
 from kedit.zoo.catalogue import available, editor_params
 
 pytestmark = pytest.mark.skipif(not available("tiny-internvl"), reason="the embedded weights are not here")

@@ -16,6 +16,7 @@ from kedit.commands.shared import bars
 from kedit.config import difference, run_config
 from kedit.editor import Editor, Progress
 from kedit.errors import DataError, StoreError
+from kedit.following import TrainingSteps, following
 from kedit.generators import generators_restored
 from kedit.training import gather_team
 from kedit.training.checkpoint import LAST, read
@@ -25,6 +26,7 @@ from kedit.validation import Validation, overlap, split
 if TYPE_CHECKING:
     from kedit.backbone import Backbone
     from kedit.benchmark import Benchmark
+    from kedit.tracking import Tracker
     from kedit.types import Case
 
 FACTS, TRAINING = "train.json", "training"
@@ -63,7 +65,14 @@ def device(given: str | None) -> str | None:
 
 
 def fit(
-    editor: Editor, backbone: Backbone, benchmark: Benchmark, held: tuple[list[Case], list[Case]], out: Path, **decisive: Any
+    editor: Editor,
+    backbone: Backbone,
+    benchmark: Benchmark,
+    held: tuple[list[Case], list[Case]],
+    out: Path,
+    *,
+    tracker: Tracker | None = None,
+    **decisive: Any,
 ) -> Iterator[str]:
     """Fit, save to ``out`` and give lines that say what was kept and how good it is; an unfinished training is continued.
 
@@ -77,13 +86,17 @@ def fit(
     if first:
         write_json(out / FACTS, {"identity": identity})
     editor.attach(backbone)
-    with _bar(editor.name) as progress, generators_restored():
-        seed_step(int(decisive["seed"]), 0)
-        editor.fit(train, **_accepted(editor, val=val or None, out=out / TRAINING, progress=progress))
-    if not first:
-        return
-    editor.save(out)
-    scores = Validation(editor, val).scores() if val else {}
+    told = tracker if first else None
+    with following(told, identity):
+        with _bar(editor.name) as bar, generators_restored():
+            steps = TrainingSteps(told, bar)
+            seed_step(int(decisive["seed"]), 0)
+            editor.fit(train, **_accepted(editor, val=val or None, out=out / TRAINING, progress=steps))
+        if not first:
+            return
+        editor.save(out)
+        scores = Validation(editor, val).scores() if val else {}
+        steps.end(scores)
     write_json(out / FACTS, {"identity": identity, "validation": scores})
     yield from _said(editor, out, train, val, scores)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kedit.errors import KeditError, StoreError
-from kedit.report.escape import html_text, visible
 from kedit.live.session import Reply, Session, routing
+from kedit.report.escape import html_text, visible
 
 HEADERS = ["No.", "Language", "Question", "Answer", "Images", "Title"]
 POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'; base-uri 'self'; form-action 'self'"

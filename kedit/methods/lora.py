@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from kedit.adapters import write_adapter
 from kedit.artefacts import load_tensors, save_tensors
 from kedit.backbone import HFBackbone
 from kedit.descent import descend
 from kedit.editor import WeightEditor
-from kedit.errors import DataError
-from kedit.lowrank import Factors, flipped, joined, pack, unpack
+from kedit.lowrank import Factors, flipped, pack, unpack
 from kedit.modules import layer_indices, matrices, trainable
 from kedit.trunk import capture, replay
 from kedit.types import Knowledge
@@ -113,30 +113,11 @@ class LoRA(WeightEditor):
     def save_adapter(self, path: str | Path) -> None:
         """Write all inserted edits as one adapter that ``peft.PeftModel.from_pretrained(model, path)`` loads.
 
-        Its rank is the sum of the edits' ranks and its scale 1. Raises DataError when nothing is inserted.
+        Its rank is the sum of the edits' ranks, at most what a matrix can have, and its scale 1. Raises DataError when nothing
+        is inserted.
         """
-        from peft import LoraConfig
-
         self._require_attached()
-        if not self.factors_:
-            raise DataError("there is no edit to save as an adapter; insert knowledge first")
-        names = list(next(iter(self.factors_.values())))
-        whole = {name: joined([factors[name] for factors in self.factors_.values()]) for name in names}
-        rank = max(pair.down.shape[0] for pair in whole.values())
-        config = LoraConfig(
-            r=rank,
-            lora_alpha=rank,
-            target_modules=names,
-            fan_in_fan_out=flipped(self.backbone_.model.get_submodule(names[0]), names[0]),
-            base_model_name_or_path=self.backbone_.id,
-            inference_mode=True,
-        )
-        tensors = {}
-        for name, pair in whole.items():
-            tensors[f"base_model.model.{name}.lora_A.weight"] = pair.down
-            tensors[f"base_model.model.{name}.lora_B.weight"] = pair.up
-        save_tensors(Path(path) / "adapter_model.safetensors", tensors)
-        config.save_pretrained(str(path))
+        write_adapter(path, self.backbone_.model, list(self.factors_.values()), self.backbone_.id)
 
     def save_edits(self, path: str | Path) -> None:
         """As for every weight editor, plus the factors of each edit."""

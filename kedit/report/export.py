@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,8 @@ from kedit.artefacts import write_bytes
 from kedit.errors import StoreError
 from kedit.report.browser import browser_data
 from kedit.report.escape import html_text, markdown_cell
+from kedit.report.formats import check_formats, write_formats
+from kedit.report.names import safe_name
 from kedit.report.page import Figure, page
 from kedit.report.results import Results
 from kedit.report.tables import Table, tables
@@ -17,8 +19,7 @@ from kedit.report.text import csv_text, markdown
 from kedit.run import Run
 from kedit.scoring import Scoring
 
-_LONGEST = 60
-"""Characters of a key in a file's name; the order of a long chain would not fit."""
+__all__ = ["Report", "report", "safe_name"]
 
 
 @dataclass(frozen=True)
@@ -30,17 +31,22 @@ class Report:
     markdown: Path
     tables: tuple[Path, ...]
     plots: tuple[Path, ...]
+    more: tuple[Path, ...] = ()
+    """What was asked for besides: LaTeX tables, records as Parquet."""
 
     def _repr_html_(self) -> str:
         return f"Report in <code>{html_text(str(self.folder))}</code>; open <code>{html_text(str(self.page))}</code>"
 
 
-def report(run: Run, out: str | Path | None = None, *, judged: Scoring | None = None) -> Report:
+def report(run: Run, out: str | Path | None = None, *, judged: Scoring | None = None, formats: Sequence[str] = ()) -> Report:
     """Write a run's tables, curves and page to a folder, by default ``report`` in the run's own, and return the paths.
 
     ``judged`` stands in for the scoring of free text, such as ``kedit.judging.judge_scoring``; the folder is then named after it.
-    Files are replaced one by one, each whole. Raises StoreError where the folder cannot be written. No model is needed.
+    ``formats`` are further ones: "latex" (a file per table) and "parquet" (the records with their scores). Files are replaced
+    one by one, each whole. Raises StoreError where the folder cannot be written, UnknownNameError for a format and
+    MissingPackageError where one needs a package that is not installed, both before anything is written. No model is needed.
     """
+    check_formats(formats)
     name = "report" if judged is None else f"report-{safe_name(judged.id)}"
     folder = run.path / name if out is None else Path(out)
     results = Results(run, judged)
@@ -49,10 +55,11 @@ def report(run: Run, out: str | Path | None = None, *, judged: Scoring | None = 
         figures = _plots(results, folder / "plots")
         files = tuple(_write(folder / "tables" / f"{safe_name(table.key)}.csv", csv_text(table)) for table in found)
         text = _write(folder / "report.md", _markdown(run, found))
+        more = tuple(write_formats(results, found, folder, formats))
         html = _write(folder / "index.html", page(results, found, figures, browser_data(results)))
     except OSError as error:
         raise StoreError(f"cannot write the report in {folder}: {error.strerror or error}; give another folder as out") from error
-    return Report(folder, html, text, files, tuple(path for figure in figures for path in (figure.png, figure.svg)))
+    return Report(folder, html, text, files, tuple(path for figure in figures for path in (figure.png, figure.svg)), more)
 
 
 def _plots(results: Results, folder: Path) -> list[Figure]:
@@ -67,12 +74,6 @@ def _plots(results: Results, folder: Path) -> list[Figure]:
 
 def _markdown(run: Run, found: list[Table]) -> str:
     return "\n".join([f"# Report of {markdown_cell(str(run.path))}", "", *(markdown(table) for table in found)])
-
-
-def safe_name(key: str) -> str:
-    """A key as a file name: letters, digits, ``-`` and ``_`` of it; one that had to change gets a hash, so none collide."""
-    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in key)[:_LONGEST]
-    return safe if safe == key else f"{safe}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def _write(path: Path, text: str) -> Path:

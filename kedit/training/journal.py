@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from kedit import jsonl
 from kedit.artefacts import write_bytes
+from kedit.errors import MissingPackageError
+from kedit.tracking.tensorboard_events import TensorBoard
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Journal:
         self._resume(step)
 
     @cached_property
-    def _events(self) -> Any:
+    def _events(self) -> TensorBoard | None:
         """Made at the first step, so that a training that is already complete leaves its folder as it is."""
         return _events(self._folder, self._begin)
 
@@ -42,8 +42,7 @@ class Journal:
         finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
         jsonl.append(self._file, [{"step": step, **finite}])
         if self._events is not None:
-            for name, value in values.items():
-                self._events.add_scalar(name, value, step)
+            self._events.log(step, values)
 
     def flush(self) -> None:
         """Let everything so far survive a kill."""
@@ -53,22 +52,15 @@ class Journal:
     def close(self) -> None:
         """Close the event file."""
         if "_events" in vars(self) and self._events is not None:
-            self._events.close()
+            self._events.finish()
 
 
-def _events(folder: Path, step: int) -> Any:
-    """TensorBoard's writer, which hides what an earlier process wrote after ``step``; None without the package."""
+def _events(folder: Path, step: int) -> TensorBoard | None:
+    """Event files, which hide what an earlier process wrote after ``step``; None without the package."""
     try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
+        events = TensorBoard(folder, step)
+    except MissingPackageError:
         log.info("no TensorBoard event files: install kedit[tensorboard] to get them")
         return None
-    _after_the_last_file(folder)
-    return SummaryWriter(str(folder), purge_step=step + 1)
-
-
-def _after_the_last_file(folder: Path) -> None:
-    """Wait, at most a second, until a new name sorts last: names hold whole seconds, and TensorBoard reads in name order."""
-    seconds = [int(second) for path in folder.glob("events.out.tfevents.*") if (second := path.name.split(".")[3]).isdigit()]
-    if seconds and 0 <= (left := max(seconds) + 1 - time.time()) <= 1:
-        time.sleep(left)
+    events.start({})
+    return events
