@@ -19,7 +19,6 @@ from test_lora import facts
 from test_mend import untrained
 from torch import nn
 
-from kedit.adapters import write_adapter
 from kedit.artefacts import load_tensors, read_json
 from kedit.backbone import HFBackbone, load_backbone
 from kedit.cli import main
@@ -30,9 +29,10 @@ from kedit.exporting.card import card
 from kedit.exporting.folder import MARK, fresh_folder
 from kedit.exporting.making import export, insert_saved
 from kedit.exporting.weights import merged, overlays
-from kedit.lowrank import Factors, Overlay, joined
 from kedit.methods import FineTune, LoRA, TextualContext
 from kedit.types import Answer, Knowledge, Request
+from kedit.weights.adapters import write_adapter
+from kedit.weights.lowrank import Factors, Overlay, joined
 
 FACTS = [Knowledge(Request("What is it?"), "A red clock."), Knowledge(Request("这是什么?", language="zh"), "红钟")]
 EDITORS: dict[str, Callable[[HFBackbone], WeightEditor]] = {

@@ -14,8 +14,8 @@ from torch import Tensor
 from kedit.backbone import HFBackbone, load_backbone
 from kedit.errors import DivergedError, FamilyError, NotRemovableError, UnknownNameError
 from kedit.methods import FineTune
-from kedit.modules import matrices
 from kedit.types import Knowledge
+from kedit.weights.modules import matrices
 
 every_family = pytest.mark.parametrize("backbone", FAMILIES, indirect=True)
 ANSWERS = ("A red clock. 绿色的帽子", "هدية للضيف", "On the table.")

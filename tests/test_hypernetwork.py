@@ -10,8 +10,8 @@ from teams import Alone
 from torch import Tensor, nn
 
 from kedit.errors import DataError
-from kedit.hypernetwork import Hypernetwork, ResidualBlock, Site
-from kedit.taps import Signal
+from kedit.hypernet.network import Hypernetwork, ResidualBlock, Site
+from kedit.weights.taps import Signal
 
 SITES = {"low.up": Site(6, 10), "low.down": Site(10, 6), "high.up": Site(6, 10), "high.down": Site(10, 6)}
 

@@ -14,8 +14,8 @@ from torch import nn
 from kedit.backbone import HFBackbone, load_backbone
 from kedit.errors import DataError, DivergedError
 from kedit.methods import LoRA
-from kedit.modules import matrices
 from kedit.types import Knowledge
+from kedit.weights.modules import matrices
 
 every_family = pytest.mark.parametrize("backbone", FAMILIES, indirect=True)
 

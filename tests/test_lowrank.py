@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from kedit.answers import BaseAnswers
 from kedit.backbone import HFBackbone, load_backbone
 from kedit.errors import ContractError, DataError, DivergedError, FamilyError, UnknownNameError
-from kedit.lowrank import Factors, Overlay, pack, unpack
-from kedit.modules import projections
 from kedit.seal import Seal, overlaid
 from kedit.testing.modelstate import ModelState
 from kedit.trunk import Snapshot
+from kedit.weights.lowrank import Factors, Overlay, pack, unpack
+from kedit.weights.modules import projections
 
 linear_and_transposed = pytest.mark.parametrize("backbone", ["internvl", "text_base"], indirect=True)
 

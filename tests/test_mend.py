@@ -15,12 +15,12 @@ from torch import Tensor
 from kedit.artefacts import load_tensors
 from kedit.backbone import HFBackbone, load_backbone
 from kedit.errors import DataError, DivergedError, FamilyError, NotFittedError, UnknownNameError
-from kedit.lowrank import Factors
 from kedit.methods.mend import MEND
-from kedit.modules import projections
 from kedit.seal import overlaid
 from kedit.testing import check_editor
 from kedit.types import Knowledge
+from kedit.weights.lowrank import Factors
+from kedit.weights.modules import projections
 
 every_family = pytest.mark.parametrize("backbone", FAMILIES, indirect=True)
 few_families = pytest.mark.parametrize("backbone", ["internvl", "qwen3_5", "text_base"], indirect=True)

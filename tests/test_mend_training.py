@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from kedit.backbone import HFBackbone
 from kedit.errors import ContractError
-from kedit.lowrank import Overlay
-from kedit.meta import MetaLearner, chains, lessons
+from kedit.hypernet.learner import MetaLearner, chains, lessons
 from kedit.methods.mend import MEND
-from kedit.passes import Passes, divergence
 from kedit.seal import overlaid
-from kedit.taps import Signal
 from kedit.testing import toy_cases
 from kedit.types import Case, Knowledge, Probe
+from kedit.weights.lowrank import Overlay
+from kedit.weights.passes import Passes, divergence
+from kedit.weights.taps import Signal
 
 LAYERS = (-2, -1)
 

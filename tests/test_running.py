@@ -8,7 +8,7 @@ from teams import Alone, together
 from torch import Tensor
 
 from kedit.errors import DivergedError, NotFittedError
-from kedit.running import RunningMoments, moments
+from kedit.hypernet.running import RunningMoments, moments
 
 
 def row_by_row(rows: Tensor) -> tuple[Tensor, Tensor]:

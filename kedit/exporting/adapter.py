@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kedit.adapters import write_adapter
 from kedit.editor import Editor
 from kedit.errors import ExportError
 from kedit.exporting.common import Export, finish, require_edits
 from kedit.exporting.folder import fresh_folder
 from kedit.exporting.weights import require_weights, saveable
-from kedit.lowrank import Factors
+from kedit.weights.adapters import write_adapter
+from kedit.weights.lowrank import Factors
 
 
 def export_adapter(editor: Editor, path: str | Path, *, overwrite: bool = False) -> Export:
     """Write all inserted edits as one adapter that ``peft.PeftModel.from_pretrained(base, path)`` loads; the base stays apart.
 
-    For editors that keep their edits as factors: in ``factors_`` (edit id -> module name -> ``kedit.lowrank.Factors``) or in a
-    ``kedit.lowrank.Overlay`` named ``overlay_``. Raises ExportError for others, whose change is a full matrix, and where
+    For editors that keep their edits as factors: in ``factors_`` (edit id -> module name -> ``Factors``) or in an ``Overlay`` of
+    ``kedit.weights.lowrank`` named ``overlay_``. Raises ExportError for others, whose change is a full matrix, and where
     nothing is inserted; StoreError as ``fresh_folder`` does.
     """
     require_edits(editor)

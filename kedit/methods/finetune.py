@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from kedit.backbone import HFBackbone
-from kedit.descent import Loss, descend
 from kedit.editor import WeightEditor
-from kedit.modules import layer_indices, matrices, trainable
 from kedit.trunk import capture, replay
 from kedit.types import Knowledge
+from kedit.weights.descent import Loss, descend
+from kedit.weights.modules import layer_indices, matrices, trainable
 
 
 class FineTune(WeightEditor):

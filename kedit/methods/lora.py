@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kedit.adapters import write_adapter
 from kedit.artefacts import load_tensors, save_tensors
 from kedit.backbone import HFBackbone
-from kedit.descent import descend
 from kedit.editor import WeightEditor
-from kedit.lowrank import Factors, flipped, pack, unpack
-from kedit.modules import layer_indices, matrices, trainable
 from kedit.trunk import capture, replay
 from kedit.types import Knowledge
+from kedit.weights.adapters import write_adapter
+from kedit.weights.descent import descend
+from kedit.weights.lowrank import Factors, flipped, pack, unpack
+from kedit.weights.modules import layer_indices, matrices, trainable
 
 _ADAPTER = "default"
 _FACTORS = "factors.safetensors"

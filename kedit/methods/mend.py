@@ -15,14 +15,14 @@ from kedit.answers import BaseAnswers
 from kedit.artefacts import load_knowledge, load_tensors, read_json, save_tensors, write_json
 from kedit.editor import Editor, Progress, WeightEditor
 from kedit.errors import DataError, unknown_name
-from kedit.hypernetwork import Hypernetwork, Site
-from kedit.lowrank import Factors, Overlay, joined, pack, unpack, widths
-from kedit.meta import Editing, MetaLearner, chains
-from kedit.modules import layer_indices, projections, trainable
-from kedit.passes import ROWS, Passes
+from kedit.hypernet.learner import Editing, MetaLearner, chains
+from kedit.hypernet.network import Hypernetwork, Site
 from kedit.training import Training, train
 from kedit.types import Case, Knowledge
 from kedit.validation import Validation
+from kedit.weights.lowrank import Factors, Overlay, joined, pack, unpack, widths
+from kedit.weights.modules import layer_indices, projections, trainable
+from kedit.weights.passes import ROWS, Passes
 
 LEGACY = ("ascent", "inert_step_sizes")
 REDUCTIONS = ("mean", "sum")

@@ -10,13 +10,13 @@ from kedit.editor import Hit, Progress
 from kedit.encoders import MINILM, TextEncoder
 from kedit.errors import unknown_name
 from kedit.forcing import Forced
-from kedit.modules import trainable
 from kedit.replacement.editor import Replaced, below, token_limit
 from kedit.replacement.mixing import MixedScope, Partners, write_mixed
 from kedit.replacement.model import lessons
 from kedit.routers.pairs import entries
 from kedit.routers.text_scope import TextScope
 from kedit.types import Answer, Case, Knowledge, Request
+from kedit.weights.modules import trainable
 
 SOFT_MIXING = "soft_mixing"
 

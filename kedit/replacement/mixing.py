@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from kedit.errors import DataError
-from kedit.passes import divergence
 from kedit.routers.scope import ScopeLearner, squared_distances
 from kedit.routers.text_scope import TextScope
 from kedit.training import Group, Team
 from kedit.types import Answer, Knowledge, Request
+from kedit.weights.passes import divergence
 
 if TYPE_CHECKING:
     from kedit.backbone import HFBackbone

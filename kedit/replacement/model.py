@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from kedit.artefacts import load_tensors, read_json, save_tensors, write_json
 from kedit.backbone import load_backbone
 from kedit.errors import CheckpointError, DataError, NotAttachedError, NotFittedError
-from kedit.modules import layer_indices, trainable
 from kedit.rouge import rouge_l
 from kedit.routers.pairs import entries
 from kedit.training import Group, Team, Training, train
 from kedit.trunk import Captured, capture, replay, tensor_digest
 from kedit.types import Answer, Case, Knowledge, Request
+from kedit.weights.modules import layer_indices, trainable
 from kedit.wording import with_facts
 
 if TYPE_CHECKING:

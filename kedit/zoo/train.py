@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from kedit.backbone import load_backbone
 from kedit.benchmarks import scene
-from kedit.modules import trainable
+from kedit.weights.modules import trainable
 from kedit.zoo.catalogue import PRESETS, recipe_of
 from kedit.zoo.catalogue import folder as folder_of
 from kedit.zoo.encode import Batch, Encoded, Encoder, Pixels, Scrambler, bucketed, collate, from_bytes

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from kedit.modules import name_of
+from kedit.weights.modules import name_of
 from kedit.zoo.encode import Batch
 
 log = logging.getLogger(__name__)

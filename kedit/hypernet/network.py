@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from kedit.errors import DataError
-from kedit.lowrank import Factors
-from kedit.running import RunningMoments, moments
-from kedit.taps import Signal
+from kedit.hypernet.running import RunningMoments, moments
+from kedit.weights.lowrank import Factors
+from kedit.weights.taps import Signal
 
 if TYPE_CHECKING:
     from kedit.training import Team

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from kedit.hypernetwork import Hypernetwork
-from kedit.lowrank import Factors, Overlay
-from kedit.passes import Passes, Prompt, divergence
+from kedit.hypernet.network import Hypernetwork
 from kedit.routers.pairs import entries
-from kedit.taps import Signal, signals
 from kedit.training import Group
 from kedit.types import Case, Knowledge, Request
+from kedit.weights.lowrank import Factors, Overlay
+from kedit.weights.passes import Passes, Prompt, divergence
+from kedit.weights.taps import Signal, signals
 
 if TYPE_CHECKING:
     from kedit.training import Team

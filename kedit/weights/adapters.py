@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from kedit.artefacts import save_tensors
 from kedit.errors import DataError
-from kedit.lowrank import Factors, flipped, joined
+from kedit.weights.lowrank import Factors, flipped, joined
 
 
 def write_adapter(path: str | Path, model: nn.Module, edits: Sequence[Mapping[str, Factors]], base: str) -> int:

@@ -1,0 +1,1 @@
+"""A network that turns gradients into edits: the network, its running statistics, and how it learns."""
