@@ -12,6 +12,7 @@ from kedit.commands.compare import compare
 from kedit.commands.diagnose import diagnose
 from kedit.commands.edit import edit
 from kedit.commands.export import export
+from kedit.commands.figures import figures
 from kedit.commands.fitted import editors_of, folders, make
 from kedit.commands.fitted import load as load_fitted
 from kedit.commands.judge import judge
@@ -341,6 +342,7 @@ def editors() -> None:
 
 main.add_command(compare)
 main.add_command(diagnose)
+main.add_command(figures)
 main.add_command(edit)
 main.add_command(export)
 main.add_command(matrix)
