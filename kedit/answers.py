@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -15,7 +14,7 @@ from kedit import jsonl
 from kedit.backbone import Backbone
 from kedit.config import package_version, settings_id
 from kedit.errors import ContractError, EndpointError, ImageError, NotAttachedError, NotFittedError, StoreError
-from kedit.locks import taking_turns
+from kedit.locks import cache_folder, taking_turns
 from kedit.seal import Seal
 from kedit.timing import timing
 from kedit.types import Answer, Request
@@ -56,11 +55,6 @@ def limited(backbone: Backbone, max_new_tokens: int) -> Iterator[None]:
                 del vars(backbone)[name]
             else:
                 vars(backbone)[name] = before
-
-
-def cache_folder(given: str | Path | None = None) -> Path:
-    """Where what can be computed again is kept: the folder given, else the environment's KEDIT_CACHE, else ~/.cache/kedit."""
-    return Path(given or os.environ.get("KEDIT_CACHE") or Path.home() / ".cache" / "kedit")
 
 
 def conditions(backbone: Backbone) -> str:

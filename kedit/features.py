@@ -13,10 +13,11 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from kedit.answers import cache_folder, conditions
+from kedit.answers import conditions
 from kedit.artefacts import load_tensors, read_json, save_tensors, write_json
 from kedit.backbone import Backbone
 from kedit.errors import ContractError, DataError, StoreError
+from kedit.locks import cache_folder
 from kedit.seal import Seal
 from kedit.trunk import tensors_digest
 from kedit.types import Request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from kedit.errors import StoreError
+
+
+def cache_folder(given: str | Path | None = None) -> Path:
+    """Where what can be computed again is kept: the folder given, else the environment's KEDIT_CACHE, else ~/.cache/kedit."""
+    return Path(given or os.environ.get("KEDIT_CACHE") or Path.home() / ".cache" / "kedit")
 
 
 def claim(folder: Path, kind: str = "process", *, name: str = ".lock") -> FileLock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ import pytest
 os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
 if TYPE_CHECKING:
+    from chromium import Browser
+
     from kedit.backbone import HFBackbone
 
 
@@ -39,3 +41,15 @@ def backbone(request: pytest.FixtureRequest, family_path: Callable[[str], Path])
 
     torch.set_num_threads(1)
     return load_backbone(str(family_path(getattr(request, "param", "internvl"))), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One headless Chromium, in which every test opens its own page; skips where there is none."""
+    from chromium import CHROMIUM, Browser
+
+    if CHROMIUM is None:
+        pytest.skip("takes Chromium to run the page's script: apt-get install chromium")
+    found = Browser(tmp_path_factory.mktemp("chromium"))
+    yield found
+    found.close()

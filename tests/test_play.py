@@ -10,7 +10,7 @@ from typing import Any
 
 import fakes
 import pytest
-from browsing import CHROMIUM, Browser
+from chromium import Browser
 from click.testing import CliRunner
 from fakes import FakeBackbone, Prepend
 from samples import A
@@ -89,39 +89,37 @@ def test_what_a_model_says_reaches_the_page_with_its_control_characters_written_
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 def test_a_person_inserts_with_an_image_asks_and_takes_back_in_a_browser_that_reaches_nothing_else(
-    session: Session, page: tuple[str, Path], tmp_path: Path
+    session: Session, page: tuple[str, Path], tmp_path: Path, browser: Browser
 ) -> None:
     address, saved = page
     file = tmp_path / "a.png"
     file.write_bytes(A.read())
-    with Browser(tmp_path / "profile") as browser:
-        browser.call("Page.navigate", url=address)
-        browser.wait("!!document.querySelector('#insert-question textarea')")
-        browser.upload("#insert-image input[type=file]", file)
-        browser.wait("!!document.querySelector('#insert-image img')")
-        browser.type("#insert-question textarea", "What is it?")
-        browser.type("#insert-answer textarea", "A <b>clock</b>.")
-        browser.click("#insert")
-        said = browser.wait("document.querySelector('#status textarea').value")
-        browser.wait("document.querySelector('#entries').innerText.includes('A <b>clock</b>.')")
-        [entry] = session.entries
-        assert said == f"Inserted as {entry.number}."
-        assert [image.digest for image in entry.knowledge.request.images] == [A.digest]  # the very file, not a copy of its pixels
-        browser.type("#ask-question textarea", "Which gift?")
-        browser.click("#ask")
-        browser.wait("document.querySelector('#routing textarea').value")
-        reply = session.ask("Which gift?")
-        assert reply.before is not None
-        assert browser.js("document.querySelector('#before textarea').value") == reply.before.text
-        assert browser.js("document.querySelector('#after textarea').value") == reply.after.text != reply.before.text
-        browser.click("#save")
-        browser.wait("document.querySelector('#status textarea').value.startsWith('Saved')")
-        browser.click("#undo")
-        browser.wait("document.querySelector('#status textarea').value.startsWith('Took')")
-        assert session.entries == () and (saved / "session.json").is_file()
-        assert [url for url in browser.asked if not url.startswith((address, "data:", "blob:", "about:"))] == []
+    browser.visit(address)
+    browser.until("!!document.querySelector('#insert-question textarea')")
+    browser.upload("#insert-image input[type=file]", file)
+    browser.until("!!document.querySelector('#insert-image img')")
+    browser.type("#insert-question textarea", "What is it?")
+    browser.type("#insert-answer textarea", "A <b>clock</b>.")
+    browser.click("#insert")
+    said = browser.until("document.querySelector('#status textarea').value")
+    browser.until("document.querySelector('#entries').innerText.includes('A <b>clock</b>.')")
+    [entry] = session.entries
+    assert said == f"Inserted as {entry.number}."
+    assert [image.digest for image in entry.knowledge.request.images] == [A.digest]  # the very file, not a copy of its pixels
+    browser.type("#ask-question textarea", "Which gift?")
+    browser.click("#ask")
+    browser.until("document.querySelector('#routing textarea').value")
+    reply = session.ask("Which gift?")
+    assert reply.before is not None
+    assert browser.run("document.querySelector('#before textarea').value") == reply.before.text
+    assert browser.run("document.querySelector('#after textarea').value") == reply.after.text != reply.before.text
+    browser.click("#save")
+    browser.until("document.querySelector('#status textarea').value.startsWith('Saved')")
+    browser.click("#undo")
+    browser.until("document.querySelector('#status textarea').value.startsWith('Took')")
+    assert session.entries == () and (saved / "session.json").is_file()
+    assert [url for url in browser.requested if not url.startswith((address, "blob:", "about:"))] == []
 
 
 @pytest.mark.slow

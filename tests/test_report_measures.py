@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import Browser
 from fake_runs import config
-from test_report import CHROMIUM, Nodes, by_key, column, dumped, harmless, notes
+from test_report import Nodes, by_key, column, dumped, harmless, notes
 
 from kedit.casebook import Casebook
 from kedit.errors import UnknownNameError
@@ -280,9 +281,8 @@ def test_the_browser_keeps_a_questions_tags_apart_from_its_cases_and_filters_by_
     assert data["groups"] == {"source": "source language"}
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="takes Chromium to run the page's script: apt-get install chromium")
-def test_in_a_browser_traces_are_shown_and_attacks_in_them_stay_text(run: Run, tmp_path: Path) -> None:
-    dom = dumped(report(run, tmp_path / "out").page, tmp_path / "profile")
+def test_in_a_browser_traces_are_shown_and_attacks_in_them_stay_text(run: Run, browser: Browser, tmp_path: Path) -> None:
+    dom = dumped(report(run, tmp_path / "out").page, browser)
     nodes = Nodes(dom)
     assert "<title>fake-bench on fake-vl</title>" in dom
     assert harmless(nodes)

@@ -153,7 +153,7 @@ def _remembered() -> Iterator[None]:
     except ImportError:
         yield
         return
-    from kedit.answers import cache_folder
+    from kedit.locks import cache_folder
 
     file = cache_folder() / "edit-history"
     with contextlib.suppress(OSError):

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kedit import jsonl
-from kedit.answers import cache_folder
 from kedit.artefacts import write_bytes
 from kedit.errors import DataError, StoreError, unknown_name
 from kedit.judging.verdict import Verdict
-from kedit.locks import claim, taking_turns
+from kedit.locks import cache_folder, claim, taking_turns
 from kedit.store import file_stem
 
 FOLDER = "judgements"

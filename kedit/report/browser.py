@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from kedit.casebook import read_cases, read_image
-from kedit.errors import ImageError
-from kedit.images import open_image
+from kedit.casebook import read_cases
 from kedit.metrics import Thresholds
 from kedit.protocols import RELIABILITY
 from kedit.report.escape import visible
 from kedit.report.results import Results
 from kedit.report.tables import evenly_spaced
-from kedit.scoring import Scorer
+from kedit.report.thumbnails import thumbnails
+from kedit.report.ways import Way, ways
+from kedit.scoring import Score
 from kedit.types import Record
 
-MOST_CASES = 400
-SIDE = 192
-"""Longest side in pixels of an image on the page."""
+MOST_CASES = 10_000
 _LONGEST_TAG = 60
 """Characters of a tag of a question that is shown: lists of options are in the question already."""
 
@@ -36,9 +32,10 @@ def browser_data(results: Results, most: int = MOST_CASES) -> dict[str, Any]:
         "editors": results.editors,
         "base": results.base,
         "tasks": {task: _dimensions(results, task) for task in results.run.tasks},
+        "ways": [way.label for way in book.ways],
         "groups": {tag: heading for task in results.run.tasks for tag, heading in results.run.groups(task).items()},
         "cases": cases,
-        "images": book.thumbnails(cases),
+        "images": thumbnails(results.run.path, _shown_images(cases)),
         "total": len(every),
     }
     shown: dict[str, Any] = _visible(data)
@@ -102,7 +99,7 @@ class _Book:
             "id": case,
             "task": task,
             "tags": row["tags"] if "tags" in row else _common([record.tags for _, record in asked]),
-            "chain": [{**_question(item["request"]), "answer": item["answer"]} for item in row["chain"]],
+            "chain": [_inserted(item) for item in row["chain"]],
             "probes": [self._probe(row["probes"], probe, answers) for probe, answers in sorted(probes.items())],
         }
 
@@ -111,7 +108,7 @@ class _Book:
         request = kept[probe]["request"] if probe < len(kept) else {"question": None, "images": [], "context": []}
         answers: dict[str, list[dict[str, Any]]] = {}
         for editor, record in asked:
-            answers.setdefault(editor, []).append(self._answer(record))
+            answers.setdefault(editor, []).append(self._answer(record, request["question"]))
         return {
             **_question({**request, "language": first.language}),
             "dimension": first.dimension,
@@ -122,50 +119,30 @@ class _Book:
             "answers": answers,
         }
 
-    def _answer(self, record: Record) -> dict[str, Any]:
-        score = self._scorer(record.task)(record)
-        value = None if score.value is None else round(score.value, 1)
+    def _answer(self, record: Record, question: str | None) -> dict[str, Any]:
+        first, *others = (way.score(record, question) for way in self.ways)
         return {
             "after": record.asked_at,
             "text": record.output,
-            "score": value,
-            "why": score.reason,
+            **_told(first),
+            **({"others": [None if score is None else _told(score) for score in others]} if others else {}),
             "flags": list(record.flags),
             "trace": {name: _number(value) for name, value in {**record.trace, **record.measured}.items()},
         }
 
-    def _scorer(self, task: str) -> Scorer:
-        if task not in self._scorers:
-            self._scorers[task] = self.results.scorer(task)
-        return self._scorers[task]
-
     @cached_property
-    def _scorers(self) -> dict[str, Scorer]:
-        return {}
+    def ways(self) -> list[Way]:
+        return ways(self.results)
 
-    def thumbnails(self, cases: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-        """A data URI per digest that the cases show, each once; without those that are not kept or cannot be opened."""
-        found = {}
-        for digest in dict.fromkeys(_shown_images(cases)):
-            uri = self._thumbnail(digest)
-            if uri:
-                found[digest] = uri
-        return found
 
-    def _thumbnail(self, digest: str) -> str | None:
-        image = read_image(self.results.run.path, digest)
-        if image is None:
-            return None
-        try:
-            small = open_image(image)
-        except ImageError:
-            return None
-        small.thumbnail((SIDE, SIDE))
-        files = {"png": io.BytesIO(), "jpeg": io.BytesIO()}
-        small.save(files["png"], "PNG", optimize=True)
-        small.save(files["jpeg"], "JPEG", quality=82)
-        kind, data = min(((kind, file.getvalue()) for kind, file in files.items()), key=lambda pair: len(pair[1]))
-        return f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}"
+def _told(score: Score | None) -> dict[str, Any]:
+    value, why = (None, "") if score is None else score
+    return {"score": None if value is None else round(value, 4), "why": why}
+
+
+def _inserted(item: Mapping[str, Any]) -> dict[str, Any]:
+    more = {name: item[name] for name in ("title", "text") if item.get(name)}
+    return {**_question(item["request"]), "answer": item["answer"], **more}
 
 
 def _question(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,8 @@ def visible(text: str, keep: str = "") -> str:
 
     ``keep`` are control characters to leave alone. Marks that scripts need (such as the zero-width non-joiner) stay.
     """
+    if text.isprintable():  # most are; nothing that acts is printable
+        return text
     return "".join(c if c in keep or not _acts(c) else _written(c) for c in text)
 
 

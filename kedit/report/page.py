@@ -12,8 +12,13 @@ from typing import Any
 
 from kedit.report.escape import html_text, script_json
 from kedit.report.html import notes_html, table_html
+from kedit.report.pack import packed
 from kedit.report.results import Results
 from kedit.report.tables import Table
+
+_STYLES = ("page.css", "cases.css", "print.css")
+_SCRIPTS = ("data.js", "answers.js", "study.js", "filters.js", "page.js")
+"""In this order one script: what a later one uses stands in an earlier one."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ class Figure:
 
 def page(results: Results, found: Sequence[Table], figures: Sequence[Figure], browser: Mapping[str, Any]) -> str:
     """The HTML of the page. Its policy allows inline styles, images in data URIs and exactly this script."""
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = _joined(_STYLES), _joined(_SCRIPTS)
     identity = results.run.config["identity"]
     title = f"{identity['benchmark']['name']} on {identity['backbone']['id']}"
     return f"""<!DOCTYPE html>
@@ -41,7 +46,7 @@ def page(results: Results, found: Sequence[Table], figures: Sequence[Figure], br
 <style>{style}</style>
 </head>
 <body>
-<header><h1>{html_text(title)}</h1>
+<header id="top"><h1>{html_text(title)}</h1>
 {_facts(results)}
 <nav><a href="#scores">Scores</a><a href="#curves">Curves</a><a href="#groups">Groups and retention</a>
 <a href="#cases">Cases</a></nav>
@@ -50,19 +55,21 @@ def page(results: Results, found: Sequence[Table], figures: Sequence[Figure], br
 <section id="scores"><h2>Scores</h2>{"".join(_tables(found, "scores", "measures"))}</section>
 <section id="curves"><h2>Curves</h2>{"".join(map(_figure, figures)) or "<p>No plots: nothing was asked yet.</p>"}</section>
 <section id="groups"><h2>Groups and retention</h2>{"".join(_tables(found, "groups", "retention"))}</section>
-<section id="cases"><h2>Cases</h2><p id="cut">{_cut(browser)}</p>
+<section id="cases"><h2 tabindex="-1">Cases</h2><p id="cut">{_cut(browser)}</p>
 <noscript><p>The browser of cases needs JavaScript; tables and curves do not.</p></noscript>
-<form id="filters"></form><p id="count" aria-live="polite"></p><div id="list"></div></section>
+<form id="filters" role="search" aria-label="Filter and sort the questions"></form>
+<p id="count" role="status"></p><div id="list"></div><div id="pager"></div></section>
+<section id="study" hidden></section>
 </main>
-<script type="application/json" id="data">{script_json(browser)}</script>
+<script type="application/json" id="data">{script_json(packed(browser))}</script>
 <script>{script}</script>
 </body>
 </html>
 """
 
 
-def _asset(name: str) -> str:
-    return files("kedit.report").joinpath(name).read_text(encoding="utf-8")
+def _joined(names: Sequence[str]) -> str:
+    return "".join(files("kedit.report").joinpath(name).read_text(encoding="utf-8") for name in names)
 
 
 def _policy(script: str) -> str:
