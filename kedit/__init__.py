@@ -43,6 +43,7 @@ _HOME = {
     "fitted": "kedit.methods",
     "Run": "kedit.run",
     "Session": "kedit.live.session",
+    "progress": "kedit.showing",
     "report": "kedit.report",
     "retention": "kedit.retention",
     "check_editor": "kedit.testing",

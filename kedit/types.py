@@ -40,6 +40,15 @@ class ImageRef:
         """SHA-256 of the encoded bytes, 64 hex digits; raises OSError where the path cannot be read."""
         return hashlib.sha256(self.read()).hexdigest()
 
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows; None for an image in another format."""
+        data = self.read()
+        return data if data.startswith(b"\x89PNG") else None
+
+    def _repr_jpeg_(self) -> bytes | None:
+        data = self.read()
+        return data if data.startswith(b"\xff\xd8") else None
+
 
 @dataclass(frozen=True)
 class Request:

@@ -73,16 +73,20 @@ GROUP = "kedit.editors"
 _CLASSES = {place.rpartition(":")[2]: place.rpartition(":")[0] for place in EDITORS.values()}
 
 
-def editor(spec: str, suggested: Mapping[str, Any] | None = None, /, **params: Any) -> Editor:
+def editor(spec: str, suggested: Mapping[str, Any] | Backbone | None = None, /, **params: Any) -> Editor:
     """An editor: a short name, ``"module:Class"`` or ``"file.py:Class"``, parameters after a colon: ``"name:demos=4,seed=1"``.
 
-    Parameters are Python literals, or bare words, which are texts; ``params`` go before them, and ``suggested`` (what a
-    backbone asks for) after. Raises UnknownNameError, which lists the nearest, for an editor or a parameter, DataError for
-    parameters that cannot be read, and ContractError for a class that is no editor.
+    Parameters are Python literals, or bare words, which are texts; ``params`` go before them, and ``suggested`` after: what a
+    backbone asks for, or the backbone itself, which is then looked up. Raises UnknownNameError, which lists the nearest, for an
+    editor or a parameter, DataError for parameters that cannot be read, and ContractError for a class that is no editor.
     """
     from kedit.editor import Editor
 
     name, given = parameters_of(spec)
+    if suggested is not None and not isinstance(suggested, Mapping):
+        from kedit.zoo.catalogue import editor_params
+
+        suggested = editor_params(suggested.id, name)
     kind = resolve(name, EDITORS, GROUP, "editor")
     if not issubclass(kind, Editor):
         raise ContractError(f"{name!r} is {kind.__name__}, which is no editor; derive it from kedit.Editor or one of its bases")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from kedit.routers.base import Router
 from kedit.routers.calibration import Curve, curve
 from kedit.routers.pairs import GENERALITY, POSITIVE, RELATIONS, Entry, entries
 from kedit.types import Case, Request
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MEMORIES = (1, 10, 100, None)
 """Entries in the memory of a diagnosis; None means all of the split's."""
@@ -68,7 +72,7 @@ class Outcome:
         return self.found / asked if self.in_scope and asked else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis:
     """Everything that ``diagnose`` found; ``curve`` has every operating point of requests against their own entry."""
 
@@ -93,6 +97,21 @@ class Diagnosis:
         first relation and "out of scope" by theirs.
         """
         return list(_summed(self.outcomes, names))
+
+    def plot(self, what: str = "scores") -> Figure:
+        """One of ``kedit.routers.report.PLOTS``: scores, thresholds, roc or outcomes; raises UnknownNameError for another."""
+        from kedit.routers.report import plot
+
+        return plot(self, what)
+
+    def __repr__(self) -> str:
+        return self._repr_markdown_()
+
+    def _repr_markdown_(self) -> str:
+        from kedit.routers.report import to_text
+
+        text: str = to_text(self)
+        return text
 
 
 def diagnose(router: Router, cases: Sequence[Case], *, memories: Sequence[int | None] = MEMORIES, seed: int = 0) -> Diagnosis:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kedit.artefacts import write_bytes, write_json
+from kedit.errors import unknown_name
 from kedit.plots import save_plot
 from kedit.routers.diagnostics import Diagnosis, Outcome
 from kedit.routers.pairs import POSITIVE
@@ -85,13 +86,7 @@ def write(found: Diagnosis, folder: Path) -> list[Path]:
     """Write ``router.md``, ``router.json`` and the figures (PNG and SVG) to a folder; gives their paths."""
     write_bytes(folder / "router.md", to_text(found).encode())
     write_json(folder / "router.json", to_json(found))
-    figures = {
-        "scores": scores_plot(found),
-        "thresholds": threshold_plot(found),
-        "roc": roc_plot(found),
-        "outcomes": outcome_plot(found),
-    }
-    files = [path for name, figure in figures.items() for path in save_plot(figure, folder / f"router_{name}")]
+    files = [path for name in PLOTS for path in save_plot(plot(found, name), folder / f"router_{name}")]
     return [folder / "router.md", folder / "router.json", *files]
 
 
@@ -159,10 +154,25 @@ def outcome_plot(found: Diagnosis) -> Figure:
     return figure
 
 
-def _axes(title: str, across: str, up: str) -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure
+PLOTS: Mapping[str, Callable[[Diagnosis], Figure]] = {
+    "scores": scores_plot,
+    "thresholds": threshold_plot,
+    "roc": roc_plot,
+    "outcomes": outcome_plot,
+}
 
-    figure = Figure(figsize=(5.6, 3.8), layout="constrained", facecolor="white")
+
+def plot(found: Diagnosis, what: str) -> Figure:
+    """The figure of that name, one of ``PLOTS``; raises UnknownNameError for another."""
+    if what not in PLOTS:
+        raise unknown_name("figure of a router", what, PLOTS)
+    return PLOTS[what](found)
+
+
+def _axes(title: str, across: str, up: str) -> tuple[Figure, Axes]:
+    from kedit.plots.shown import Shown
+
+    figure = Shown(figsize=(5.6, 3.8), layout="constrained", facecolor="white")
     ax = figure.subplots()
     ax.set(xlabel=across, ylabel=up)
     ax.set_title(title, fontsize=10, loc="left")

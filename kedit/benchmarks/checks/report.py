@@ -22,7 +22,7 @@ class Finding:
     error: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What a folder was taken for and what is wrong with it.
 
@@ -53,7 +53,7 @@ class Report:
         """How often each kind of finding occurs."""
         return Counter(finding.kind for finding in self.findings)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [f"taken for {', '.join(self.formats)}"] if self.formats else []
         lines += [f"{path}: {kinds}" for path, kinds in self.files.items()]
         lines.append("images: " + (", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in self.images.items()) or "none named"))
