@@ -24,14 +24,17 @@ from kedit.commands.router import router
 from kedit.commands.score import score
 from kedit.commands.shared import (
     backbone_option,
+    batch_size_option,
     benchmark_option,
     benchmark_options,
     clear_errors,
     failures,
+    fitted_option,
     known_settings,
     known_tasks,
     loading_options,
     mapping_option,
+    max_new_tokens_option,
     of_editors,
     run_bars,
     set_option,
@@ -77,21 +80,10 @@ def main() -> None:
 @click.option("--limit", type=click.IntRange(min=1), help="Raw cases per task; all if left out.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the run; an unfinished one is continued.")
 @set_option
-@click.option(
-    "--fitted",
-    multiple=True,
-    metavar="EDITOR=FOLDER",
-    help="Load what an editor learned, as kedit train saved it, instead of fitting it; may be repeated.",
-)
+@fitted_option
 @click.option("--seed", default=0, show_default=True)
-@click.option("--max-new-tokens", default=64, show_default=True, type=click.IntRange(min=1))
-@click.option(
-    "--batch-size",
-    default=8,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Requests generated together; halved when out of memory.",
-)
+@max_new_tokens_option
+@batch_size_option
 @loading_options
 @click.option("--plain", is_flag=True, help="One request at a time, no caches: the same answers, slowly.")
 @click.option(

@@ -9,6 +9,7 @@ import click
 
 from kedit.commands.shared import (
     backbone_option,
+    batch_size_option,
     benchmark_option,
     benchmark_options,
     clear_errors,
@@ -16,6 +17,7 @@ from kedit.commands.shared import (
     known_tasks,
     loading_options,
     mapping_option,
+    max_new_tokens_option,
     run_bars,
     split,
 )
@@ -28,8 +30,8 @@ from kedit.commands.shared import (
 @click.option("--protocols", "tasks", callback=split, help="Comma-separated tasks of the benchmark; all if left out.")
 @click.option("--limit", type=click.IntRange(min=1), help="Raw cases per task; all if left out.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the run; an unfinished one is continued.")
-@click.option("--max-new-tokens", default=64, show_default=True, type=click.IntRange(min=1))
-@click.option("--batch-size", default=8, show_default=True, type=click.IntRange(min=1), help="Requests generated together.")
+@max_new_tokens_option
+@batch_size_option
 @loading_options
 @clear_errors
 def diagnose(

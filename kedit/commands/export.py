@@ -15,6 +15,7 @@ from kedit.commands.shared import (
     known_tasks,
     loading_options,
     mapping_option,
+    own_fitted_option,
     params,
     set_option,
 )
@@ -49,9 +50,7 @@ if TYPE_CHECKING:
     "--weights", metavar="DTYPE", help="Type of an exported model's weights, such as float32; the model's own if left out."
 )
 @set_option
-@click.option(
-    "--fitted", metavar="FOLDER", type=click.Path(path_type=Path), help="What the editor learned, as kedit train saved it."
-)
+@own_fitted_option
 @click.option("--seed", default=0, show_default=True)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write; it appears whole or not at all.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export, with all that is in its folder.")

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kedit.commands.fitted import folders, make
-from kedit.commands.shared import backbone_option, known_settings, loading_options, set_option, train_on_option
+from kedit.commands.shared import (
+    backbone_option,
+    known_settings,
+    loading_options,
+    max_new_tokens_option,
+    own_fitted_option,
+    set_option,
+    train_on_option,
+)
 
 if TYPE_CHECKING:
     from kedit.editor import Editor
@@ -23,15 +31,10 @@ def session_options(command: Command) -> Command:
     options: tuple[Callable[..., Any], ...] = (
         loading_options,
         click.option("--no-system-prompt", is_flag=True, help="Ask without the system prompts that benchmarks give."),
-        click.option("--max-new-tokens", default=64, show_default=True, type=click.IntRange(min=1)),
+        max_new_tokens_option,
         click.option("--load", type=click.Path(path_type=Path), help="Insert what was saved to this folder before."),
         train_on_option,
-        click.option(
-            "--fitted",
-            type=click.Path(path_type=Path),
-            metavar="FOLDER",
-            help="What it learned, as kedit train saved it.",
-        ),
+        own_fitted_option,
         set_option,
         click.option("--editor", required=True, help="Short name, module:Class or file.py:Class."),
         backbone_option,

@@ -11,10 +11,13 @@ from kedit.commands.fitted import editors_of, folders
 from kedit.commands.fitted import load as load_fitted
 from kedit.commands.shared import (
     backbone_option,
+    batch_size_option,
     clear_errors,
     failures,
+    fitted_option,
     loading_options,
     matrix_bars,
+    max_new_tokens_option,
     set_option,
     split,
     train_on_option,
@@ -41,10 +44,10 @@ from kedit.commands.shared import (
 @train_on_option
 @click.option("--train-limit", type=click.IntRange(min=1), help="Raw cases of it; all if left out.")
 @set_option
-@click.option("--fitted", multiple=True, metavar="EDITOR=FOLDER", help="What an editor learned, as kedit train saved it.")
+@fitted_option
 @click.option("--seed", default=0, show_default=True)
-@click.option("--max-new-tokens", default=64, show_default=True, type=click.IntRange(min=1))
-@click.option("--batch-size", default=8, show_default=True, type=click.IntRange(min=1), help="Requests generated together.")
+@max_new_tokens_option
+@batch_size_option
 @loading_options
 @clear_errors
 def matrix(

@@ -12,11 +12,14 @@ from kedit.commands.fitted import folders, make
 from kedit.commands.fitted import load as load_fitted
 from kedit.commands.shared import (
     backbone_option,
+    batch_size_option,
     clear_errors,
     failures,
+    fitted_option,
     known_settings,
     loading_options,
     matrix_bars,
+    max_new_tokens_option,
     set_option,
     split,
 )
@@ -49,12 +52,12 @@ _ASKING = ("limit", "train_limit", "judge", "published", "seed", "max_new_tokens
 @click.option("--plan", "planned", is_flag=True, help="Say what would be run, with which settings, and stop.")
 @click.option("--train-limit", type=click.IntRange(min=1), help="Raw cases that editors learn from; all if left out.")
 @set_option
-@click.option("--fitted", multiple=True, metavar="EDITOR=FOLDER", help="What an editor learned, as kedit train saved it.")
+@fitted_option
 @click.option("--judge", metavar="ID", help="Show a judge's columns too: its id, of one that has judged the runs.")
 @click.option("--published", metavar="MODEL", help="The paper's model to stand beside; the nearest to the backbone if left out.")
 @click.option("--seed", default=0, show_default=True)
-@click.option("--max-new-tokens", default=64, show_default=True, type=click.IntRange(min=1))
-@click.option("--batch-size", default=8, show_default=True, type=click.IntRange(min=1), help="Requests generated together.")
+@max_new_tokens_option
+@batch_size_option
 @loading_options
 @clear_errors
 def reproduce(

@@ -17,6 +17,7 @@ from kedit.commands.shared import (
     known_settings,
     loading_options,
     mapping_option,
+    own_fitted_option,
     set_option,
 )
 from kedit.errors import unknown_name
@@ -43,7 +44,7 @@ def router() -> None:
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for router.md, router.json and figures.")
 @click.option("--split", default=TRAIN, show_default=True, help="train, or a task of the benchmark, such as single.")
 @click.option("--limit", type=click.IntRange(min=1), help="Raw cases; all if left out.")
-@click.option("--fitted", type=click.Path(path_type=Path), help="What the editor learned, as kedit train saved it.")
+@own_fitted_option
 @set_option
 @click.option("--seed", default=0, show_default=True, help="Draws the memories of fewer entries than there are.")
 @loading_options

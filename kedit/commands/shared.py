@@ -8,6 +8,7 @@ import functools
 import json
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -69,6 +70,25 @@ set_option = click.option(
     multiple=True,
     metavar="EDITOR.PARAM=VALUE",
     help="A parameter of one editor, such as ike.demos=4; may be repeated.",
+)
+fitted_option = click.option(
+    "--fitted",
+    multiple=True,
+    metavar="EDITOR=FOLDER",
+    help="Load what an editor learned, as kedit train saved it, instead of fitting it; may be repeated.",
+)
+own_fitted_option = click.option(
+    "--fitted", type=click.Path(path_type=Path), metavar="FOLDER", help="What the editor learned, as kedit train saved it."
+)
+max_new_tokens_option = click.option(
+    "--max-new-tokens", default=64, show_default=True, type=click.IntRange(min=1), help="Length at which an answer is cut."
+)
+batch_size_option = click.option(
+    "--batch-size",
+    default=8,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Requests generated together; halved when out of memory.",
 )
 
 
