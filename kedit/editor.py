@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -180,6 +181,14 @@ class Editor(Parameters, ABC):
     def generate(self, requests: Sequence[Request]) -> list[Answer]:
         """Answers of the edited model, same length and order as ``requests``."""
 
+    @contextmanager
+    def unedited(self) -> Iterator[None]:
+        """Inside the block the backbone itself is as before the first insert; afterwards as edited, bit for bit.
+
+        Hook for an editor that changes the backbone otherwise than by ``deltas``; for one that leaves it alone nothing happens.
+        """
+        yield
+
     def reset(self) -> None:
         """Undo every insert and keep what ``fit`` learned; all weights are bit-identical to before the first insert."""
         self._require_attached()
@@ -310,6 +319,11 @@ class WeightEditor(Editor):
     def forced(self, requests: Sequence[Request], answers: Sequence[str], k: int = 1) -> list[Forced | None]:
         own = type(self).generate is WeightEditor.generate
         return forced_by(self.backbone_, requests, answers, k) if own else super().forced(requests, answers, k)
+
+    @contextmanager
+    def unedited(self) -> Iterator[None]:
+        with self.snapshot_.suspended():
+            yield
 
     def revert(self) -> None:
         self.snapshot_.restore()

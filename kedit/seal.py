@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,15 +12,16 @@ if TYPE_CHECKING:
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _CHUNK = 1 << 24
+_WIDTH = 1 << 10
+"""Places after which weights repeat; divides ``_CHUNK``."""
 
 
 class Seal:
-    """The sum of every weight's bits, taken at construction and compared later.
+    """A sum over every weight's bits, weighted by place, taken at construction and compared later.
 
     Covers parameters and persistent buffers, and edits that hooks make (see ``overlaid``). One read of the weights and no
-    hashing, so that it can follow every case: any change of one element is seen; changes that cancel out in the sum of one
-    tensor's bit patterns, such as a permutation of its elements, are not (the fingerprint at the end of an editor's run sees
-    those).
+    hashing, so that it can follow every case: any change of one element is seen. Elements that are a multiple of ``_WIDTH``
+    places apart have one weight, so that exchanging these is not seen (the fingerprint at the end of an editor's run sees it).
     A model without ``state_dict`` (a remote one) has nothing to compare.
     """
 
@@ -59,10 +61,24 @@ def _sums(model: Any) -> dict[str, int]:
 
 
 def _sum(tensor: Tensor) -> Tensor:
-    """Sum of the elements' bit patterns as integers, int64 scalar on the tensor's device; wraps around."""
+    """Weighted sum of the elements' bit patterns as integers, int64 scalar on the tensor's device; wraps around.
+
+    Without weights an equal step of as many positive as negative elements would cancel out.
+    """
     flat = tensor.detach().reshape(-1)
     if flat.is_complex():
         flat = torch.view_as_real(flat).reshape(-1)
     bits = flat.contiguous().view(_INTEGERS[flat.element_size()])
-    chunks = torch.split(bits, _CHUNK) if bits.numel() else (bits,)
-    return torch.stack([chunk.sum(dtype=torch.int64) for chunk in chunks]).sum()
+    columns = torch.zeros(_WIDTH, dtype=torch.int64, device=bits.device)
+    for chunk in torch.split(bits, _CHUNK):
+        rest = chunk.numel() % _WIDTH
+        columns += chunk[: chunk.numel() - rest].view(-1, _WIDTH).sum(0, dtype=torch.int64)
+        columns[:rest] += chunk[chunk.numel() - rest :]
+    return (columns * _weights(bits.device)).sum()
+
+
+@cache
+def _weights(device: torch.device) -> Tensor:
+    """Odd numbers that look random, (``_WIDTH``,), int64: by an odd factor no change of one element is lost."""
+    random = torch.randint(0, 1 << 62, (_WIDTH,), generator=torch.Generator().manual_seed(0), dtype=torch.int64)
+    return (2 * random + 1).to(device)

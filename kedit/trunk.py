@@ -71,10 +71,23 @@ class Snapshot:
 
     def restore(self) -> None:
         """Put every touched weight back, bit for bit, and forget it; does nothing when none is touched."""
-        with torch.no_grad():
-            for name, original in self._originals.items():
-                self._parameters[name].copy_(original)
+        self._put(self._originals)
         self._originals.clear()
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Inside the block every touched weight has its original value; afterwards its edited one again, bit for bit."""
+        edited = {name: self._parameters[name].detach().clone() for name in self._originals}
+        self._put(self._originals)
+        try:
+            yield
+        finally:
+            self._put(edited)
+
+    def _put(self, values: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, value in values.items():
+                self._parameters[name].copy_(value)
 
     def difference(self) -> dict[str, Tensor]:
         """Edited minus original value of every touched parameter, fp32."""

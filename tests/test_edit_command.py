@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -170,6 +171,7 @@ def test_ctrl_c_at_a_terminal_ends_the_answer_and_not_the_session(tmp_path: Path
     child, terminal = pty.fork()
     if child == 0:
         os.environ.update(KEDIT_CACHE=str(tmp_path), TERM="dumb")
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # tests that run in the background have been told to ignore it
         os.execv(sys.executable, [sys.executable, "-c", SLOW.format(tests=str(Path(__file__).parent))])
     seen = ""
 

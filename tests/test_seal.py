@@ -26,6 +26,30 @@ def test_a_change_through_data_is_seen_although_no_version_counter_moves() -> No
     assert seal.changed() == ["bias"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_steps_that_cancel_out_in_a_plain_sum_are_seen(dtype: torch.dtype) -> None:
+    model = nn.Linear(1, 4, bias=False, dtype=dtype)
+    model.weight.data = torch.tensor([[1.0], [1.5], [-1.25], [-1.75]], dtype=dtype)
+    seal = Seal(model)
+    model.weight.data.add_(2.0**-6)  # two bit patterns go up, two go down, all by as much
+    assert seal.changed() == ["weight"]
+    model.weight.data.sub_(2.0**-6)
+    assert seal.changed() == []
+    model.weight.data = model.weight.data.flip(0)
+    assert seal.changed() == ["weight"]
+
+
+def test_a_change_is_seen_wherever_it_is_in_a_large_tensor() -> None:
+    model = nn.Linear(3000, 7, bias=False)
+    seal = Seal(model)
+    for place in (0, 1023, 1024, 20_479, 20_480, 20_999):  # in whole rows of weights and in the rest
+        before = model.weight.data.view(-1)[place].clone()
+        model.weight.data.view(-1)[place] = before + 1e-3
+        assert seal.changed() == ["weight"], place
+        model.weight.data.view(-1)[place] = before
+    assert seal.changed() == []
+
+
 def test_buffers_and_weights_that_come_or_go_are_seen() -> None:
     model = nn.Sequential(nn.BatchNorm1d(3))
     seal = Seal(model)
@@ -37,9 +61,9 @@ def test_buffers_and_weights_that_come_or_go_are_seen() -> None:
 
 
 def test_large_weights_are_summed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = nn.Linear(33, 7)
+    model = nn.Linear(1025, 7)
     whole = Seal(model).sums
-    monkeypatch.setattr("kedit.seal._CHUNK", 10)
+    monkeypatch.setattr("kedit.seal._CHUNK", 2048)
     assert Seal(model).sums == whole
 
 

@@ -15,7 +15,7 @@ from sessions import numbers, rows, session
 
 from kedit.editor import Editor
 from kedit.errors import DataError, ImageError, NotFittedError, RequestError
-from kedit.live.session import Session, routing, unedited
+from kedit.live.session import Session, routing
 from kedit.types import Answer, Knowledge, Request
 
 
@@ -90,7 +90,7 @@ def test_the_unedited_answer_of_edited_weights_is_that_of_the_first_weights_and_
     assert one.backbone.fingerprint() == edited
     assert later.before == FakeBackbone().generate([later.request])[0] != later.after
     assert one.ask("Which gift?").before == first
-    with pytest.raises(RuntimeError), unedited(one.editor):
+    with pytest.raises(RuntimeError), one.editor.unedited():
         assert one.backbone.fingerprint() == FakeBackbone().fingerprint()
         raise RuntimeError
     assert one.backbone.fingerprint() == edited

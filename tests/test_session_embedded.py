@@ -47,7 +47,9 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEDIT_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize(("spec", "params"), [("finetune", {}), ("mcki", {}), ("ike", {"demos": 0}), ("base", {})])
+@pytest.mark.parametrize(
+    ("spec", "params"), [("finetune", {}), ("lora", {}), ("mend", {}), ("mcki", {}), ("ike", {"demos": 0}), ("base", {})]
+)
 def test_what_is_inserted_shows_in_the_answer_and_is_taken_back_and_kept(
     spec: str, params: dict[str, object], tmp_path: Path
 ) -> None:
@@ -58,6 +60,7 @@ def test_what_is_inserted_shows_in_the_answer_and_is_taken_back_and_kept(
     one.insert(QUESTION, ANSWER, [drawing()])
     edited = one.ask(QUESTION, [drawing()])
     assert edited.before == alone.before
+    later = one.ask("What is this?", [drawing()])  # never asked of the unedited model before
     assert edited.changed is (spec != "base")
     if spec in ("finetune", "mcki"):
         assert edited.after.text == ANSWER
@@ -65,6 +68,7 @@ def test_what_is_inserted_shows_in_the_answer_and_is_taken_back_and_kept(
         assert edited.trace["entry"] == "1" and float(edited.trace["similarity"]) >= float(edited.trace["threshold"])
     one.save(tmp_path / "kept")
     one.undo()
+    assert later.before == one.ask("What is this?", [drawing()]).after
     assert not one.entries and not seal.changed() and one.ask(QUESTION, [drawing()]).after == alone.after
     one.load(tmp_path / "kept")
     assert one.ask(QUESTION, [drawing()]).after.text == edited.after.text

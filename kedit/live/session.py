@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedit.answers import BaseAnswers, limited
-from kedit.editor import Editor, WeightEditor
+from kedit.editor import Editor
 from kedit.errors import ContractError, DataError, KeditError, NotFittedError, NotRemovableError
 from kedit.generators import generators_restored, seed_by
 from kedit.live.inserts import Image, image_of, knowledge_of, read_knowledge, request_of
@@ -94,7 +94,7 @@ class Session:
         self._last = len(self._edits)
         self._undo: list[list[int]] = []
         self._folders: list[tempfile.TemporaryDirectory[str]] = []  # images of what was loaded live there
-        with unedited(editor):
+        with editor.unedited():
             self._answers = BaseAnswers(backbone, cache_dir, max_new_tokens)
 
     @property
@@ -264,7 +264,7 @@ class Session:
 
     def _before(self, request: Request) -> tuple[Answer | None, str]:
         try:
-            with unedited(self.editor):
+            with self.editor.unedited():
                 [asked] = self._answers.try_ask([request])
         except ContractError:
             return None, f"{self.editor.name} changes the model in a way that cannot be set aside; ask before you insert"
@@ -328,7 +328,7 @@ class Session:
 
     @cached_property
     def _identity(self) -> dict[str, str]:
-        with unedited(self.editor):
+        with self.editor.unedited():
             return {"id": self.backbone.id, "fingerprint": self.backbone.fingerprint()}
 
 
@@ -355,30 +355,6 @@ def ready(editor: Editor, backbone: Backbone, benchmark: Benchmark | None = None
             f"kedit train), or in Python kedit.fitted(...)"
         )
     return editor
-
-
-@contextmanager
-def unedited(editor: Editor) -> Iterator[None]:
-    """Inside the block, weights that an editor of weights has edited are the original ones; afterwards, bit for bit, the edited.
-
-    Does nothing for other editors, which leave the weights alone.
-    """
-    touched = editor.snapshot_.touched if isinstance(editor, WeightEditor) else ()
-    if not isinstance(editor, WeightEditor) or not touched:
-        yield
-        return
-    import torch
-
-    weights = dict(editor.backbone_.model.named_parameters(remove_duplicate=False))
-    edited = {name: weights[name].detach().clone() for name in touched}
-    editor.snapshot_.restore()
-    try:
-        yield
-    finally:
-        editor.snapshot_.add({name: torch.zeros_like(value) for name, value in edited.items()})  # takes the originals over again
-        with torch.no_grad():
-            for name, value in edited.items():
-                weights[name].copy_(value)
 
 
 def routing(trace: Mapping[str, str | float]) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -251,6 +251,11 @@ class MEND(WeightEditor):
     def unapply(self, edit_id: str) -> None:
         """Drop the edit's factors; edits made after it stay as they are, computed on a model that had it."""
         self.overlay_.drop(edit_id)
+
+    @contextmanager
+    def unedited(self) -> Iterator[None]:
+        with self.overlay_.suspended():
+            yield
 
     def revert(self) -> None:
         self.overlay_.clear()
