@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner, Result
 from fakes import AddNoise, FakeBackbone, FakeBenchmark, Lookup, Prepend
 
@@ -16,6 +17,7 @@ from kedit.artefacts import read_json, write_json
 from kedit.benchmarks import BENCHMARKS, benchmark
 from kedit.cli import main
 from kedit.editor import Editor
+from kedit.encoders import SentenceEncoder
 from kedit.errors import DataError, StoreError, UnknownNameError
 from kedit.judging import score_run
 from kedit.judging.judges import WordCounter
@@ -24,7 +26,7 @@ from kedit.protocols import final
 from kedit.report.results import Results
 from kedit.reproduce import Reproduction, paper, papers, plan, reproduce
 from kedit.reproduce.claims import verdict
-from kedit.reproduce.efficiency import parameters
+from kedit.reproduce.efficiency import besides, parameters
 from kedit.reproduce.narrowed import Narrowed
 from kedit.reproduce.planning import data, editors_for, presets
 from kedit.reproduce.published import Claim, Paper
@@ -157,6 +159,34 @@ def test_accuracies_with_documents_are_shares_of_the_food_questions() -> None:
     assert len(cells) == 24
 
 
+def test_what_is_said_of_the_level_that_is_kept_agrees_with_the_papers_own_table_of_final_reliability() -> None:
+    table = CROSS.artefact("table3")
+    label = {row.editor: row.label for row in table.rows}
+    seen = 0
+    for figure in (CROSS.artefact("fig6"), CROSS.artefact("fig11")):  # those of the table's order
+        assert figure.model is not None
+        final_of = values(CROSS, "table3", figure.model)
+        for claim in figure.claims:
+            sides = [[Quantity.parse(s) for s in side if isinstance(s, str)] for side in (claim.greater, claim.less)]
+            for a in [quantity for quantity in sides[0] if quantity.name == "kept"]:
+                for b in [quantity for quantity in sides[1] if quantity.name == "kept"]:
+                    more, less = (final_of[label[q.editor], "Final reliability, ROUGE-L"] for q in (a, b))
+                    assert more is not None and less is not None and more > less, (figure.key, str(a), str(b))
+                    seen += 1
+    assert seen == 12
+
+
+def test_what_the_caption_of_the_contexts_miscounts_is_an_erratum() -> None:
+    found = {model: values(CROPE, "fig4", model) for model in CROPE.artefact("fig4").published}
+    shown = {model: (v["Zero-shot", "F1"], v["Multimodal context", "F1"]) for model, v in found.items()}
+    known = {model: (a, b) for model, (a, b) in shown.items() if a is not None and b is not None}
+    better = [model for model, (a, b) in known.items() if b > a]
+    assert (len(known), better) == (8, ["XGen-MM-Interleaved", "InternLM-XComposer-2.5", "Qwen2-VL-Instruct"])
+    (erratum,) = CROPE.artefact("fig4").errata
+    assert "Table 9 has 8 of them" in erratum.text and "75.82 after 74.06" in erratum.text
+    assert known["Qwen2-VL-Instruct"] == (74.06, 75.82)
+
+
 # -- settings ------------------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +200,8 @@ def test_a_backbone_of_the_paper_gets_the_papers_settings(id: str) -> None:
     small = {"O": "OpenGVLab/InternVL3_5-1B-HF", "/": "OpenGVLab/InternVL3_5-1B-HF", "Q": "Qwen/Qwen3.5-0.8B"}[id[0]]
     assert found["mscke"].get_params()["replacement"] == small
     assert found["mend"].get_params()["layers"] == (-3, -2, -1)
+    gates = {name: (found[name].get_params()["threshold"], found[name].get_params()["calibration"]) for name in ("serac", "mcki")}
+    assert gates == {"serac": (0.5, "fixed"), "mcki": (None, "accuracy")}  # Table 5: 0.5, and calibrated
 
 
 def test_an_embedded_backbone_gets_the_settings_of_the_catalogue() -> None:
@@ -209,6 +241,42 @@ def test_a_plan_counts_what_is_asked_and_runs_nothing(tmp_path: Path) -> None:
     speeds = plan(CROSS, artefact, "Qwen/Qwen3.5-9B", found, editors_for(CROSS, artefact, "Qwen/Qwen3.5-9B", found), limit=1)
     assert "At the paper's speeds" in repr(speeds)
     assert "At the paper's speeds" not in repr(told)
+
+
+def test_a_plan_counts_the_unedited_model_where_it_was_not_named_for_it_is_asked_all_the_same(tmp_path: Path) -> None:
+    artefact, bench, few = CROSS.artefact("table2"), FakeBenchmark(3), {"mcki": stand_ins()["mcki"]}
+    told = plan(CROSS, artefact, "fake", data(CROSS, artefact, [bench]), few)
+    run = made("table2", tmp_path, benchmarks=bench, editors=few).readings["single"].run
+    assert run.editors == ["base", "mcki"]
+    before = {probe.request for case in bench.cases("single") for probe in case.probes if probe.reference is None}
+    assert told.generations == len(run.records()) + len(before)
+    assert "the unedited model is asked too" in repr(told)
+    assert "without those of learning" not in repr(told)
+    learns = plan(CROSS, artefact, "fake", data(CROSS, artefact, [bench]), {"mcki": Learner()})
+    assert "generations, without those of learning" in repr(learns)
+
+
+def test_a_plan_of_costs_counts_the_unedited_answers_for_each_editor_that_is_measured(tmp_path: Path) -> None:
+    artefact, bench, backbone = CROSS.artefact("table4"), Timed(4), FakeBackbone()
+    few = {name: stand_ins()[name] for name in ("base", "finetune", "mend")}  # both ask the backbone everything
+    told = plan(CROSS, artefact, "fake", data(CROSS, artefact, [bench]), few, limit=3)
+    made("table4", tmp_path, backbone, benchmarks=bench, editors=few, limit=3)
+    assert told.generations == backbone.asked
+    assert "base:" not in repr(told)  # which the table does not have
+
+
+def test_a_plan_counts_the_captions_by_which_documents_are_looked_up() -> None:
+    artefact = VISCUIT.artefact("table7")
+    found = data(VISCUIT, artefact)
+    without, those = (
+        plan(VISCUIT, artefact, "fake", found, {n: editor(n) for n in names})
+        for names in (("base", "oracle"), ("base", "oracle", "retrieved"))
+    )
+    cases = found.by_run["documents"].cases("retrieval")
+    images = {probe.request.images for case in cases for probe in case.probes}
+    assert 0 < len(images) < len(cases)
+    assert those.generations - without.generations == len(cases) + len(images)
+    assert f"; {len(images)} captions of images" in repr(those)
 
 
 # -- runs ----------------------------------------------------------------------------------------------------------------
@@ -276,6 +344,27 @@ def test_parameters_that_are_not_the_papers_are_named(tmp_path: Path) -> None:
     assert "Other settings than the paper's. finetune: steps 7 instead of 20." in said
 
 
+class Gated(Lookup):
+    """Has a threshold, as the papers' routers have."""
+
+    def __init__(self, *, threshold: float | None = None) -> None:
+        self.threshold = threshold
+
+
+def test_a_threshold_of_ones_own_is_another_setting_than_a_calibrated_one(tmp_path: Path) -> None:
+    few = {"base": editor("base"), "mcki": Gated(threshold=0.25)}
+    assert "mcki: threshold 0.25 instead of None" in notes(made("table2", tmp_path / "a", editors=few))
+    assert "instead of None" not in notes(made("table2", tmp_path / "b", editors={**few, "mcki": Gated()}))
+
+
+def test_only_a_paper_that_says_how_it_decodes_is_told_to(tmp_path: Path) -> None:
+    served, few = Letters(), {"base": editor("base")}
+    served.strategy = "as the endpoint samples"  # type: ignore[attr-defined]
+    assert "as the endpoint samples; the paper decodes greedily" in notes(made("table2", tmp_path / "a", served, editors=few))
+    done = reproduce("kviscuit", "table3", served, limit=2, out=tmp_path / "b")
+    assert "as the endpoint samples; the paper does not state its own" in notes(done)
+
+
 def test_a_second_table_of_the_same_run_asks_nothing_again(tmp_path: Path) -> None:
     made("table3", tmp_path)
     again = FakeBackbone()
@@ -337,6 +426,24 @@ def test_groups_are_drawn_and_claims_about_them_checked(tmp_path: Path) -> None:
     assert all(cell.paper is None and cell.difference is None for cell in done.cells)
 
 
+@dataclass
+class Named(FakeBenchmark):
+    """Calls its topic groups as the paper's text does."""
+
+    def _tags(self, n: int) -> dict[str, str]:
+        groups = ("Social Values, Attitudes & Stereotypes", "Religious Values", "Ethical Values and Norms")
+        return super()._tags(n) | {"topic_group": groups[n % 3]}
+
+
+def test_topic_groups_by_their_names_in_full_are_those_of_the_figure(tmp_path: Path) -> None:
+    done = made("fig5", tmp_path, benchmarks=Named(3), published="Qwen3.5-9B")
+    found = {(c.row, c.column): c.ours for c in done.cells}
+    for group in ("social", "religious", "ethical"):
+        assert found["FineTune", f"Reliability, topic group {group}"] is not None
+    assert next(v for v in done.verdicts if v.claim.model == "Qwen3.5-9B").holds is not None
+    assert found["FineTune", "Reliability, partition ar"] is None
+
+
 class Learner(Prepend):
     """Learns, and keeps what it learned."""
 
@@ -387,6 +494,7 @@ def test_an_editor_that_cannot_be_fitted_is_named_and_costs_no_other(tmp_path: P
         ("crosscult", "table9", {}, "table or figure of CrossCult-KIBench"),
         ("crosscalt", "table2", {}, "Did you mean 'crosscult'"),
         ("crosscult", "table2", {"published": "Qwen3.5"}, "Did you mean 'Qwen3.5-9B'"),
+        ("crosscult", "fig6", {"published": "InternVL3.5-8B"}, "model of Fig. 6"),  # which shows Qwen3.5-9B alone
         ("crosscult", "table2", {"benchmarks": "mini-crope"}, "benchmark for CrossCult-KIBench"),
         ("crosscult", "table2", {"editors": ["lora"]}, "editor of Table 2"),
     ],
@@ -499,7 +607,8 @@ def test_a_claim_holds_only_if_every_pair_does_and_is_not_measured_where_one_is_
     number = lambda quantity: known.get(str(quantity))  # noqa: E731
     assert verdict(Claim("t", ("a of x",), ("a of y", 2.5)), number).holds is True
     assert verdict(Claim("t", ("a of x", "a of y"), (2.0,)), number).holds is False
-    assert verdict(Claim("t", ("a of x", "a of y"), (2.0,), orequal=True), number).holds is True
+    least = verdict(Claim("t", ("a of x", "a of y"), (2.0,), orequal=True), number)
+    assert (least.holds, least.shown) == (True, "a of x 3.0, a of y 2.0 >= 2")
     missing = verdict(Claim("t", ("a of z",), (2.0,)), number)
     assert missing.holds is None
     assert str(missing) == "not measured: t; a of z has no value > 2"
@@ -553,6 +662,31 @@ def test_parameters_that_several_parts_share_count_once() -> None:
     assert sum(parameters(one, backbone).values()) == alone
     one.more_ = [backbone.model, {"extra": FakeBackbone().model}]  # type: ignore[attr-defined]
     assert sum(parameters(one, backbone).values()) == 2 * alone
+
+
+def test_what_other_editors_have_loaded_is_not_in_the_memory_of_one() -> None:
+    backbone, heavy, shared = FakeBackbone(), torch.nn.Linear(16, 4), torch.nn.Linear(3, 1)
+    one, other = Prepend().attach(backbone), Prepend().attach(backbone)
+    one.part_ = {"encoder": shared}  # type: ignore[attr-defined]
+    other.part_ = [heavy, shared]  # type: ignore[attr-defined]
+    assert besides(one, [other, other], backbone) == 4 * (16 * 4 + 4)
+    assert besides(other, [one], backbone) == 0
+
+
+def test_a_text_encoder_that_is_only_named_counts_among_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone, encoder = FakeBackbone(), SentenceEncoder("a name")
+    encoder.__dict__["model"] = torch.nn.Linear(10, 7)  # as once it was used
+    monkeypatch.setattr("kedit.reproduce.efficiency.text_encoder", lambda name: encoder)
+    one = Prepend().attach(backbone)
+    alone = sum(parameters(one, backbone).values())
+    one.encoder = "minilm"  # type: ignore[attr-defined]
+    assert sum(parameters(one, backbone).values()) == alone + 77
+
+
+def test_the_papers_hardware_is_known_by_the_name_that_its_driver_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kedit.reproduce.costing.accelerator", lambda backbone: "NVIDIA A100-SXM4-80GB")
+    few = {"finetune": stand_ins()["finetune"]}
+    assert "Other hardware" not in notes(made("table4", tmp_path, benchmarks=Timed(2), editors=few, limit=1))
 
 
 # -- the command ---------------------------------------------------------------------------------------------------------

@@ -29,7 +29,8 @@ def verdict(claim: Claim, number: Number) -> Verdict:
     """Whether every quantity of ``greater`` is above every one of ``less``; ``number`` reads a quantity from a run."""
     values = {side: {str(one): _value(one, number) for one in getattr(claim, side)} for side in ("greater", "less")}
     known = [value for side in values.values() for value in side.values()]
-    shown = " > ".join(", ".join(_shown(name, value) for name, value in side.items()) for side in values.values())
+    sign = " >= " if claim.orequal else " > "
+    shown = sign.join(", ".join(_shown(name, value) for name, value in side.items()) for side in values.values())
     if any(value is None for value in known):
         return Verdict(claim, None, shown)
     pairs = [(a, b) for a, b in product(values["greater"].values(), values["less"].values()) if a is not None and b is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,14 @@ def costs(job: Job, out: Path, *, raw_cases: int | None, progress: Progress | No
     return Reproduction(job.paper, job.artefact, job.model, tuple(job.cells(read)), (), tuple(_notes(job, found)), {})
 
 
+def _letters(name: str) -> str:
+    """Without blanks and hyphens, which papers and drivers set as they like: "A100-SXM4 80GB" is "A100-SXM4-80GB"."""
+    return re.sub(r"[\W_]+", "", name.casefold())
+
+
 def _notes(job: Job, found: Mapping[str, Costs]) -> Iterator[Note]:
     where = accelerator(job.backbone) or "a CPU"
-    if job.artefact.hardware.casefold() not in where.casefold():
+    if _letters(job.artefact.hardware) not in _letters(where):
         yield Note(f"Other hardware: {where} instead of one {job.artefact.hardware}.", warning=True)
     dtype, device = str(job.backbone.dtype).removeprefix("torch."), str(job.backbone.device).split(":")[0]
     yield from backbone_notes(job.model, {"id": job.backbone.id, "dtype": dtype, "device": device})

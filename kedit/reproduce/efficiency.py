@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from kedit.benchmark import Benchmark
 from kedit.bootstrap import Estimate, column_means
 from kedit.config import difference, run_config
 from kedit.editor import Editor
+from kedit.encoders import text_encoder
 from kedit.errors import StoreError
 from kedit.evaluate import evaluate
 from kedit.generators import seed_by
@@ -86,7 +88,9 @@ def measure_all(
         file = out / FOLDER / f"{safe_name(name)}.json"
         kept = _kept(file, identity)
         if kept is None:
-            kept = measure(editor, backbone, benchmark, task, train, raw_cases, seed=seed, max_new_tokens=max_new_tokens)
+            others = [one for other, one in editors.items() if other != name]
+            asking = {"seed": seed, "max_new_tokens": max_new_tokens}
+            kept = measure(editor, backbone, benchmark, task, train, raw_cases, others, **asking)
             write_json(file, {"identity": identity, "costs": asdict(kept)})
         found[name] = kept
     return found
@@ -109,48 +113,77 @@ def _kept(file: Path, identity: Mapping[str, Any]) -> Costs | None:
 
 
 def measure(
-    editor: Editor, backbone: Backbone, benchmark: Benchmark, task: str, train: Benchmark, raw_cases: int, **asking: Any
+    editor: Editor,
+    backbone: Backbone,
+    benchmark: Benchmark,
+    task: str,
+    train: Benchmark,
+    raw_cases: int,
+    others: Sequence[Editor] = (),
+    **asking: Any,
 ) -> Costs:
-    """The costs of one editor."""
+    """The costs of one editor; the weights that only ``others`` have loaded meanwhile are not in its memory."""
     train_ms = train_gib = None
     if editor.needs_fit:
-        learner, train_ms, train_gib = _taught(editor, backbone, train.train(raw_cases), int(asking.get("seed", 0)))
+        cases = train.train(raw_cases)
+        learner, train_ms, train_gib = _taught(editor, backbone, cases, int(asking.get("seed", 0)), [editor, *others])
         if not editor.fitted and shipped(editor, backbone.id) is None:
             editor = learner
+        del learner  # else the weights of two would be in memory below
     _start(backbone)
     run = evaluate({editor.name: editor}, backbone, benchmark, tasks=task, limit=raw_cases, plain=True, **asking)
     inserts = [1000 * seconds for row in run.timings for seconds in row["insert"]]
     asked = [1000 * record.seconds for record in run.records()]
     billions = sum(parameters(editor, backbone).values()) / 1e9
-    return Costs(train_ms, tuple(inserts), tuple(asked), train_gib, _peak(backbone), billions, len(run.failures))
+    peak = _peak(backbone, editor, others)
+    return Costs(train_ms, tuple(inserts), tuple(asked), train_gib, peak, billions, len(run.failures))
 
 
-def _taught(editor: Editor, backbone: Backbone, cases: Sequence[Any], seed: int) -> tuple[Editor, float | None, float | None]:
+def _taught(
+    editor: Editor, backbone: Backbone, cases: Sequence[Any], seed: int, others: Sequence[Editor]
+) -> tuple[Editor, float | None, float | None]:
     """An editor like this one that learned from the cases; milliseconds per case, and memory."""
     learner = type(editor)(**editor.get_params()).attach(backbone)
     seed_by(seed, editor.name, "fit")
     _start(backbone)
     with timing("train", backbone.device) as lap:
         learner.fit(cases)
-    return learner, 1000 * lap.seconds / len(cases) if cases else None, _peak(backbone)
+    return learner, 1000 * lap.seconds / len(cases) if cases else None, _peak(backbone, learner, others)
 
 
 def _start(backbone: Backbone) -> None:
     if str(backbone.device).startswith("cuda"):
+        gc.collect()
         torch.cuda.reset_peak_memory_stats(backbone.device)
 
 
-def _peak(backbone: Backbone) -> float | None:
-    return torch.cuda.max_memory_allocated(backbone.device) / _GIB if str(backbone.device).startswith("cuda") else None
+def _peak(backbone: Backbone, editor: Editor, others: Sequence[Editor]) -> float | None:
+    if not str(backbone.device).startswith("cuda"):
+        return None
+    most = int(torch.cuda.max_memory_allocated(backbone.device))
+    return (most - besides(editor, others, backbone)) / _GIB
 
 
 def parameters(editor: Editor, backbone: Backbone) -> dict[int, int]:
     """Sizes of all parameters that are loaded for an editor, by their place in memory, so that shared ones count once."""
-    found: dict[int, int] = {}
-    for module in [backbone.model, *_modules(editor, set())]:
-        if isinstance(module, nn.Module):
-            found |= {parameter.data_ptr(): parameter.numel() for parameter in module.parameters()}
-    return found
+    return {place: parameter.numel() for place, parameter in _loaded(editor, backbone).items()}
+
+
+def besides(editor: Editor, others: Sequence[Editor], backbone: Backbone) -> int:
+    """Bytes of the parameters on the backbone's device that other editors have loaded and this one has not."""
+    device = torch.device(str(backbone.device)).type
+    found = {place: parameter for one in others for place, parameter in _loaded(one, backbone).items()}
+    own = _loaded(editor, backbone)
+    return sum(p.numel() * p.element_size() for place, p in found.items() if place not in own and p.device.type == device)
+
+
+def _loaded(editor: Editor, backbone: Backbone) -> dict[int, nn.Parameter]:
+    """By their place in memory; a text encoder that an editor only names, and shares with others, is one of its parts."""
+    held, named = [*_modules(editor, set())], getattr(editor, "encoder", None)
+    if isinstance(named, str) and not any(type(module).__module__.startswith("sentence_transformers.") for module in held):
+        held += _modules(text_encoder(named), set())
+    modules = [module for module in (backbone.model, *held) if isinstance(module, nn.Module)]
+    return {parameter.data_ptr(): parameter for module in modules for parameter in module.parameters()}
 
 
 def _modules(value: Any, seen: set[int]) -> Iterator[nn.Module]:

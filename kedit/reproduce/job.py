@@ -67,7 +67,8 @@ class Job:
 def _model(found: Paper, artefact: Artefact, backbone: str, published: str | None) -> Model:
     if published is None:
         return found.nearest(backbone, artefact)
-    shown = [name for name in found.models if not artefact.published or name in artefact.published]
+    printed = artefact.published or ([artefact.model] if artefact.model else found.models)
+    shown = [name for name in found.models if name in printed]
     if published not in shown:
         raise unknown_name(f"model of {artefact.number}", published, shown)
     return found.models[published]

@@ -139,19 +139,26 @@ def plan(
     the numbers are upper bounds.
     """
     title = f"{paper.name}, {artefact.number}: {artefact.title}, on {backbone}"
-    if artefact.kind == EFFICIENCY:
+    costs = artefact.kind == EFFICIENCY
+    if costs:
         limit = limit or artefact.raw_cases
+        editors = {name: one for name, one in editors.items() if name in {row.editor for row in artefact.rows}}
     lines, total, hours = [], 0, 0.0
     for run, part in found.by_run.items():
-        names = [name for name in paper.runs[run].editors if name in editors]
-        task = part.tasks[paper.runs[run].task]
+        spec = paper.runs[run]
+        names = [name for name in spec.editors if name in editors]
+        task = part.tasks[spec.task]
         cases = part.cases(task.name, limit=limit)
         asked, inserts = sum(1 for _ in keys_of(task.name, task, cases)), sum(len(case.chain) for case in cases)
-        before = _references(cases)
-        total += asked * len(names) + before
+        before = _references(cases, len(names) if costs else None)
+        unasked = not costs and not any(editors[name].does_nothing for name in names)  # a run asks the unedited model anyway
+        captions = _captions(cases) if spec.library in names else 0
+        total += asked * (len(names) + unasked) + before + captions
         lines += [
             f"Run {run}: {part.name} {task.name}, {len(cases):,} cases, each editor {inserts:,} inserts and {asked:,} questions; "
             f"{before:,} questions to the unedited model first"
+            + (f"; {captions:,} captions of images" if captions else "")
+            + ("; the unedited model is asked too" if unasked else "")
         ]
         hours += _hours(paper, backbone, dict.fromkeys(names, (inserts, asked)))
     lines += [f"  {name}: {_settings(one)}" for name, one in editors.items()]
@@ -163,15 +170,21 @@ def plan(
         cases = found.train.train(train_limit if artefact.kind != EFFICIENCY else limit)
         lines.append(f"Learning: {', '.join(learning)}, from {len(cases):,} train cases unless --fitted brings what they learned")
     lines += [f"Left out: {why}" for why in found.left_out.values()]
-    lines.append(f"At most {total:,} generations")
+    lines.append(f"At most {total:,} generations{', without those of learning' if learning else ''}")
     if hours:
         lines.append(f"At the paper's speeds on its hardware about {hours:,.1f} hours without training")
     return Plan(title, tuple(lines), total)
 
 
-def _references(cases: Sequence[Case]) -> int:
-    """Questions whose reference is the unedited model's answer; equal ones are counted once."""
-    return len({probe.request for case in cases for probe in case.probes if probe.reference is None})
+def _references(cases: Sequence[Case], times: int | None) -> int:
+    """Questions whose reference is the unedited model's answer; equal ones are counted once, or every one so many ``times``."""
+    found = [probe.request for case in cases for probe in case.probes if probe.reference is None]
+    return len(set(found)) if times is None else len(found) * times
+
+
+def _captions(cases: Sequence[Case]) -> int:
+    """Images that are described, once each, to be looked up."""
+    return len({probe.request.images for case in cases for probe in case.probes})
 
 
 def _settings(one: Editor) -> str:

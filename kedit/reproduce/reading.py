@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from kedit.report.results import Results
 from kedit.run import Run
 from kedit.types import Record
 
+T = TypeVar("T")
 _NAMED = re.compile(r"(?P<value>\S+) of (?P<editor>\S+)(?: in (?P<tag>\w+)=(?P<of>.+))?")
 EDITED = "edited"
 """In place of an editor: the mean over all that do something."""
@@ -106,7 +108,7 @@ class Reading:
 
     def _records(self, quantity: Quantity) -> list[Record]:
         records = self.results.records(quantity.editor, self.task, self.order)
-        return records if quantity.group is None else grouped(records, quantity.group[0]).get(quantity.group[1], [])
+        return records if quantity.group is None else _member(grouped(records, quantity.group[0]), quantity.group[1]) or []
 
     def _scores(self, quantity: Quantity) -> Scores | None:
         """One call scores all dimensions, which are read one after the other."""
@@ -117,7 +119,7 @@ class Reading:
                 if tag
                 else {"": self.results.scores(quantity.editor, self.task, self.order)}
             )
-        return self._scored[quantity.editor, tag].get(value)
+        return _member(self._scored[quantity.editor, tag], value)
 
     def _score(self, quantity: Quantity) -> Estimate | None:
         scores = self._scores(quantity)
@@ -161,3 +163,9 @@ class Reading:
             return 100 * np.divide(before - after, before, out=np.full_like(before, np.nan), where=before > 0)
 
         return of_sums(rows, drop) if rows else None
+
+
+def _member(groups: Mapping[str, T], name: str) -> T | None:
+    """The group of that name, else the only one whose name starts with it: "ethical" is "Ethical Values and Norms" too."""
+    found = [name] if name in groups else [one for one in groups if one.casefold().startswith(name.casefold())]
+    return groups[found[0]] if len(found) == 1 else None

@@ -119,7 +119,8 @@ def _answers(paper: Paper, identity: Mapping[str, Any], batch_size: int | None) 
     if wanted is not None and decoding["max_new_tokens"] != wanted:
         yield Note(f"Answers of up to {decoding['max_new_tokens']} tokens; the paper's have up to {wanted}.", warning=True)
     if decoding["strategy"] != "greedy":
-        yield Note(f"Decoding: {decoding['strategy']}; the paper decodes greedily.", warning=True)
+        own = "the paper decodes greedily" if states.get("decoding") == "greedy" else "the paper does not state its own"
+        yield Note(f"Decoding: {decoding['strategy']}; {own}.", warning=True)
     wanted = states.get("batch_size")
     dtype = identity["backbone"]["dtype"]
     if wanted is not None and batch_size not in (None, wanted) and dtype != "float32":
