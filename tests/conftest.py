@@ -43,6 +43,12 @@ def backbone(request: pytest.FixtureRequest, family_path: Callable[[str], Path])
     return load_backbone(str(family_path(getattr(request, "param", "internvl"))), device="cpu")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, so that no worker is left alone with one at the end (with --no-loadscope-reorder)."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """One headless Chromium, in which every test opens its own page; skips where there is none."""

@@ -43,16 +43,23 @@ def quick(name: str, backbone: HFBackbone) -> Editor:
     return suggested(name, backbone, **{key: value for key, value in QUICK.items() if key in takes})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EDITORS)
 def test_every_editor_keeps_the_contract_on_every_embedded_backbone(name: str, backbone: HFBackbone) -> None:
+    made = editor(name)
+    if backbone.id != BACKBONES[0] and made.deferrable and not made.needs_fit:
+        pytest.skip(f"what {name} does happens before the model sees the request; {BACKBONES[0]} is enough")
     before = backbone.fingerprint()
     assert len(check_editor(quick(name, backbone), backbone, FEW).kept) >= 19
     assert backbone.fingerprint() == before
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "inserts"), [("float32", 50), ("bfloat16", 15)])  # bfloat16 is slow on a CPU
 @pytest.mark.parametrize("name", [name for name in EDITORS if issubclass(type(editor(name)), WeightEditor)])
-def test_fifty_random_inserts_and_a_reset_leave_the_weights_bit_identical(name: str, dtype: str, backbone: HFBackbone) -> None:
+def test_random_inserts_and_a_reset_leave_the_weights_bit_identical(
+    name: str, dtype: str, inserts: int, backbone: HFBackbone
+) -> None:
     model = load_backbone(backbone.id, device="cpu", dtype=dtype)
     before = model.fingerprint()
     made = quick(name, model).attach(model)
@@ -61,8 +68,8 @@ def test_fifty_random_inserts_and_a_reset_leave_the_weights_bit_identical(name: 
         facts = [fact for case in KIBenchOpen().train(25) for fact in case.chain]
         blind = [replace(fact, request=replace(fact.request, images=()), images=()) for fact in facts]
         rng = random.Random(4)
-        for number in range(50):  # every tenth with its picture: the others are short, and bfloat16 is slow on a CPU
-            made.insert(rng.choice(blind if number % 10 else facts))
+        for number in range(inserts):  # every fifth with its picture
+            made.insert(rng.choice(blind if number % 5 else facts))
     made.reset()
     assert model.fingerprint() == before
 
