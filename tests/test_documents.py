@@ -25,10 +25,10 @@ def test_the_five_lines_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Mo
     assert "finetune" in repr(scope["run"])
 
 
-def test_the_editor_of_the_readme_keeps_the_contract() -> None:
+def test_the_editor_of_the_readme_is_short() -> None:
+    """It is the editor of a notebook, whose test runs it."""
     code = next(block for block in blocks("python") if "check_editor" in block)
     assert len([line for line in code.splitlines() if line.strip()]) <= 25
-    exec(compile(code, "README.md", "exec"), {})
 
 
 def test_commands_in_the_readme_exist() -> None:

@@ -329,7 +329,7 @@ def test_an_edit_that_is_not_finite_is_an_error_that_changes_nothing(unedited: H
     assert editor.edits_ == {}
 
 
-@few_families
+@pytest.mark.parametrize("backbone", ["qwen3_5", "text_base"], indirect=True)
 def test_it_keeps_the_contract_of_editors(backbone: HFBackbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEDIT_CACHE", str(tmp_path))
     report = check_editor(MEND(rank=8, edit_lr=3e-3), backbone)

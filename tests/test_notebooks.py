@@ -28,7 +28,7 @@ SHORTER = {
     "limit=2": "limit=1",
     "limit=4": "limit=1",
     "limit=5": "limit=2",
-    "limit=20": "limit=8",
+    "limit=20": "limit=4",
     '"limit": 8': '"limit": 2',
     "epochs=6": "epochs=2",
     "kedit.FineTune()": "kedit.FineTune(steps=2)",
