@@ -18,7 +18,7 @@ from kedit.benchmark import Benchmark
 from kedit.bootstrap import Estimate
 from kedit.config import difference, run_config
 from kedit.editor import Editor
-from kedit.errors import ContractError, DataError, NotFittedError, StoreError, UnknownNameError
+from kedit.errors import ContractError, DataError, NotFittedError, StoreError, UnknownNameError, unknown_name
 from kedit.evaluate import evaluate
 from kedit.generators import seed_by
 from kedit.methods import nothing
@@ -170,6 +170,7 @@ def matrix(
     out: str | Path | None = None,
     train: Benchmark | None = None,
     train_limit: int | None = None,
+    tasks: str | Sequence[str] | None = None,
     limit: int | None = None,
     seed: int = 0,
     max_new_tokens: int = 64,
@@ -178,6 +179,8 @@ def matrix(
 ) -> Matrix:
     """Run every editor on every benchmark; the one that does nothing is always among them.
 
+    ``tasks`` are those to run of each benchmark that has them; all that ``evaluate`` runs by default if left out. Raises
+    UnknownNameError for one that no benchmark has.
     A benchmark's run is in ``out``/<its name> and resumes as any run does. An editor that learns takes what ships for the
     backbone, else it is fitted once on ``train`` (the first of the benchmarks with a train split where none is given;
     ``train_limit`` counts its raw cases) and kept in ``out``/fitted-editors. One that cannot be fitted, or a benchmark whose
@@ -188,6 +191,8 @@ def matrix(
     if not any(editor.does_nothing for editor in wanted.values()):
         wanted = {nothing().name: nothing(), **wanted}
     named = names_of(benchmarks)
+    wanted_tasks = (tasks,) if isinstance(tasks, str) else tasks
+    chosen = _chosen(wanted_tasks, named)
     source = train or next((one for one in named.values() if _learnable(one)), None)
     folder = Path(out) if out is not None else None
     fitting = _Fitting(backbone, source, train_limit, seed, folder / FITTED if folder else None)
@@ -195,11 +200,15 @@ def matrix(
     ready = {name: editor for name, editor in wanted.items() if name not in skipped}
     runs = {}
     for name, benchmark in named.items():
+        if chosen[name] == ():
+            skipped[name] = f"it has none of the tasks {', '.join(wanted_tasks or ())}"
+            continue
         try:
             runs[name] = evaluate(
                 ready,
                 backbone,
                 benchmark,
+                tasks=chosen[name],
                 limit=limit,
                 out=None if folder is None else folder / safe_name(name),
                 seed=seed,
@@ -225,6 +234,22 @@ def names_of(benchmarks: Benchmark | Sequence[Benchmark] | Mapping[str, Benchmar
         number = next(n for n in range(1, len(several) + 2) if (name if n == 1 else f"{name}-{n}") not in found)
         found[name if number == 1 else f"{name}-{number}"] = one
     return found
+
+
+def _chosen(tasks: Sequence[str] | None, named: Mapping[str, Benchmark]) -> dict[str, tuple[str, ...] | None]:
+    """By benchmark: those of the tasks that it has; None for what it runs by default, also where it cannot be read."""
+    if tasks is None:
+        return dict.fromkeys(named)
+    has: dict[str, tuple[str, ...] | None] = {}
+    for name, benchmark in named.items():
+        try:
+            has[name] = tuple(task for task in tasks if task in benchmark.tasks)
+        except (DataError, UnknownNameError):  # told when it is run
+            has[name] = None
+    for task in tasks:
+        if not any(found is None or task in found for found in has.values()):
+            raise unknown_name("task", task, {task for one in named.values() for task in one.tasks})
+    return has
 
 
 def _learnable(benchmark: Benchmark) -> bool:

@@ -17,7 +17,7 @@ from fakes import AddNoise, DoNothing, FakeBackbone, FakeBenchmark, Prepend
 from kedit.artefacts import read_json, write_json
 from kedit.cli import main
 from kedit.editor import ContextEditor, Editor
-from kedit.errors import ContractError, DataError, FamilyError, StoreError
+from kedit.errors import ContractError, DataError, FamilyError, StoreError, UnknownNameError
 from kedit.matrix import Matrix, matrix, names_of
 from kedit.report.results import Results
 from kedit.types import Case, Request
@@ -218,6 +218,23 @@ def test_a_matrix_without_any_run_still_says_why(tmp_path: Path) -> None:
 @dataclass
 class Files(FakeBenchmark):
     path: str = ""
+
+
+class SingleOnly(FakeBenchmark):
+    @property
+    def tasks(self) -> dict[str, Any]:
+        return {"single": super().tasks["single"]}
+
+
+def test_tasks_are_run_where_a_benchmark_has_them_and_one_that_has_none_is_named() -> None:
+    found = {"both": FakeBenchmark(1), "one": SingleOnly(1)}
+    single = matrix(Prepend(), FakeBackbone(), found, tasks="single")
+    assert {name: run.tasks for name, run in single.runs.items()} == {"both": ["single"], "one": ["single"]}
+    chains = matrix(Prepend(), FakeBackbone(), found, tasks=["sequential"])
+    assert {name: run.tasks for name, run in chains.runs.items()} == {"both": ["sequential"]}
+    assert chains.skipped == {"one": "it has none of the tasks sequential"}
+    with pytest.raises(UnknownNameError, match="sequential, single"):
+        matrix(Prepend(), FakeBackbone(), found, tasks=["singel"])
 
 
 def test_benchmarks_of_one_name_are_told_apart() -> None:

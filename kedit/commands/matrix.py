@@ -40,6 +40,9 @@ from kedit.commands.shared import (
     help="Comma-separated: names, NAME:FOLDER, module:Class or file.py:Class; `kedit data list` names what there is.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder; gets a run per benchmark, and the table.")
+@click.option(
+    "--protocols", "tasks", callback=split, help="Comma-separated tasks of the benchmarks, such as single,test; all if left out."
+)
 @click.option("--limit", type=click.IntRange(min=1), help="Raw cases per task; all if left out.")
 @train_on_option
 @click.option("--train-limit", type=click.IntRange(min=1), help="Raw cases of it; all if left out.")
@@ -55,6 +58,7 @@ def matrix(
     editors: tuple[str, ...] | None,
     benchmarks: tuple[str, ...] | None,
     out: Path,
+    tasks: tuple[str, ...] | None,
     limit: int | None,
     train_on: str,
     train_limit: int | None,
@@ -91,6 +95,7 @@ def matrix(
             out=out,
             train=source,
             train_limit=train_limit,
+            tasks=tasks,
             limit=limit,
             seed=seed,
             max_new_tokens=max_new_tokens,
