@@ -65,12 +65,32 @@ def read_json(path: str | Path) -> Any:
         raise DataError(f"{path} is not valid UTF-8 JSON: {error}") from error
 
 
+def read_object(path: str | Path) -> dict[str, Any]:
+    """The object in a JSON file; raises DataError as ``read_json`` does, and for any other value."""
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise DataError(f"{path} holds {found!r:.80}, expected an object with keys; it was changed since kedit wrote it")
+    return found
+
+
+def read_digests(file: Path) -> dict[str, str]:
+    """By name the digests of the weights that saved edits were made for; raises DataError where the file does not hold them."""
+    found = read_object(file).get("digests")
+    if not isinstance(found, dict):
+        raise DataError(f"{file} holds no digests of the weights that the edits were made for; save the edits again")
+    return found
+
+
 def save_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write named tensors as safetensors, atomically; raises DataError for any other suffix than ``.safetensors``."""
+    """Write named tensors as safetensors, atomically; DataError for a suffix other than ``.safetensors``, OSError by the disk."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    replace_file(_safe(Path(path)), lambda file: save_file(plain, file))
+    try:
+        replace_file(_safe(Path(path)), lambda file: save_file(plain, file))
+    except SafetensorError as error:  # a full disk, which is no OSError there
+        raise OSError(f"{path}: {error}") from error
 
 
 def load_tensors(path: str | Path) -> dict[str, Tensor]:

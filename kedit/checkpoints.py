@@ -28,7 +28,8 @@ def read_checkpoint(
     from transformers import AutoConfig, AutoProcessor
 
     source = _source(name)
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = _device(device)
+    _known_dtype(dtype)
     common: dict[str, Any] = {"revision": revision, "trust_remote_code": remote}
     try:
         config = AutoConfig.from_pretrained(source, **common)
@@ -63,14 +64,28 @@ def _source(name: str) -> str:
     return str(found) if found is not None else str(name)
 
 
+def _device(device: str | torch.device | None) -> torch.device:
+    """The device asked for, else the GPU where there is one; CheckpointError for one that is not there."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        where = torch.device(device)
+        torch.empty(0, device=where)
+    except (RuntimeError, AssertionError) as error:  # AssertionError: a build of torch without that device
+        reason = str(error).strip().partition("\n")[0]
+        raise CheckpointError(f"device {str(device)!r} cannot be used here; use cpu, or leave it out. {reason}") from error
+    return where
+
+
+def _known_dtype(dtype: str | torch.dtype) -> None:
+    found = dtype if isinstance(dtype, torch.dtype) else getattr(torch, dtype, None)
+    if dtype != "auto" and not (isinstance(found, torch.dtype) and found.is_floating_point):
+        raise unknown_name("dtype", str(dtype), ("auto", "float32", "bfloat16", "float16"))
+
+
 def _dtype(dtype: str | torch.dtype, config: Any, device: torch.device) -> str | torch.dtype:
-    if isinstance(dtype, torch.dtype):
-        return dtype
     if dtype != "auto":
-        found = getattr(torch, dtype, None)
-        if not isinstance(found, torch.dtype):
-            raise ValueError(f"dtype {dtype!r} is unknown; use 'auto', 'float32', 'bfloat16' or 'float16'")
-        return found
+        return getattr(torch, dtype) if isinstance(dtype, str) else dtype
     half_on_cpu = device.type == "cpu" and getattr(config, "dtype", None) == torch.float16  # slow there, and not exact
     return torch.float32 if half_on_cpu else "auto"
 

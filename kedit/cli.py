@@ -32,6 +32,7 @@ from kedit.commands.shared import (
     fitted_option,
     known_settings,
     known_tasks,
+    left_out,
     loading_options,
     mapping_option,
     max_new_tokens_option,
@@ -145,8 +146,11 @@ def run(
             progress=progress,
             tracker=tracker,
         )
-    for line in failures(done):
+    for line in (*left_out(cases), *failures(done)):
         click.echo(line, err=True)
+    if not done.records():
+        why = f"all {len(done.failures)} failed" if done.failures else f"{cases.name} holds no case of {', '.join(done.tasks)}"
+        raise click.ClickException(f"nothing was answered: {why}")
     click.echo(f"{len(done.records())} records in {out}. Next: kedit report {out}")
 
 

@@ -81,7 +81,11 @@ def difference(old: Any, new: Any, prefix: str = "") -> list[str]:
             lines += difference(old.get(key, _ABSENT), new.get(key, _ABSENT), f"{prefix}.{key}" if prefix else str(key))
         return lines
     before, after = _shown(old), _shown(new)
-    return [] if before == after else [f"{prefix}: {before} -> {after}"]
+    if before == after:
+        return []
+    if _ABSENT in (old, new):  # all of an editor, say: its beginning tells which
+        before, after = (side if len(side) <= 120 else f"{side[:120]} ..." for side in (before, after))
+    return [f"{prefix}: {before} -> {after}"]
 
 
 def git_state() -> dict[str, Any] | None:

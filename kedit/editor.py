@@ -9,12 +9,21 @@ from __future__ import annotations
 import functools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
-from kedit.artefacts import folder_digest, load_knowledge, load_tensors, read_json, save_knowledge, save_tensors, write_json
+from kedit.artefacts import (
+    folder_digest,
+    load_knowledge,
+    load_tensors,
+    read_digests,
+    read_object,
+    save_knowledge,
+    save_tensors,
+    write_json,
+)
 from kedit.errors import ContractError, DataError, NotAttachedError, NotFittedError, NotRemovableError
 from kedit.forcing import Forced, forced_by
 from kedit.parameters import Parameters, plain
@@ -235,7 +244,7 @@ class Editor(Parameters, ABC):
     # -- guards ----------------------------------------------------------------------------------------------------
 
     def _own_artefact(self, file: Path) -> dict[str, Any]:
-        info: dict[str, Any] = read_json(file)
+        info = read_object(file)
         if info.get("editor") != type(self).__name__:
             raise DataError(f"{file} belongs to {info.get('editor')!r}, not to {type(self).__name__!r}; load it with that editor")
         return info
@@ -296,9 +305,10 @@ class WeightEditor(Editor):
 
     def apply(self, edit_id: str, knowledge: Knowledge) -> None:
         found = self.deltas(knowledge)
-        self.snapshot_.add(found)
-        if getattr(self, "removable", False):
-            self.deltas_[edit_id] = {name: delta.detach().cpu() for name, delta in found.items()}
+        kept = {name: delta.detach().cpu() for name, delta in found.items()} if getattr(self, "removable", False) else None
+        self.snapshot_.add(found)  # last of what can fail
+        if kept is not None:
+            self.deltas_[edit_id] = kept
 
     def unapply(self, edit_id: str) -> None:
         """Back to the original weights, then every other edit's deltas again in order."""
@@ -307,10 +317,15 @@ class WeightEditor(Editor):
                 f"{type(self).__name__} has no deltas of {', '.join(lost)} to put back (construct it with removable=True; "
                 "edits that were loaded have none of their own); call reset() to undo all edits"
             )
+        self._put_back([found for other, found in self.deltas_.items() if other != edit_id])
         del self.deltas_[edit_id]
-        self.snapshot_.restore()
-        for found in self.deltas_.values():
-            self.snapshot_.add(found)
+
+    def _put_back(self, changes: Iterable[Mapping[str, Tensor]]) -> None:
+        """The original weights with these changes alone, added in order; all as it was after an error."""
+        with self.snapshot_.kept_on_error():
+            self.snapshot_.restore()
+            for found in changes:
+                self.snapshot_.add(found)
 
     def generate(self, requests: Sequence[Request]) -> list[Answer]:
         self._require_attached()
@@ -342,7 +357,7 @@ class WeightEditor(Editor):
         inserted = load_knowledge(Path(path))  # first: where it cannot be read, no weight must change
         weights = dict(self.backbone_.model.named_parameters())
         originals = self.snapshot_.digests()
-        for name, digest in read_json(Path(path) / "base.json")["digests"].items():
+        for name, digest in read_digests(Path(path) / "base.json").items():
             here = originals.get(name) or (tensor_digest(weights[name]) if name in weights else None)
             if here != digest:
                 raise DataError(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kedit.tracking import Tracker
+from kedit.tracking.contract import listens
 
 if TYPE_CHECKING:
     from kedit.bootstrap import Estimate
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def following(tracker: Tracker | None, config: Mapping[str, Any]) -> Iterator[None]:
-    """Inside the block the tracker is started; at its end it is finished, as failed where an error comes through."""
+    """Inside the block the tracker is started; at its end it is finished, as failed where an error comes through.
+
+    A tracker that cannot start keeps the work from beginning; what it raises afterwards is a warning.
+    """
     if tracker is None:
         yield
         return
@@ -25,16 +29,28 @@ def following(tracker: Tracker | None, config: Mapping[str, Any]) -> Iterator[No
     try:
         yield
     except BaseException:
-        tracker.finish(failed=True)
+        listens(tracker, "finish", failed=True)
         raise
-    tracker.finish()
+    listens(tracker, "finish")
 
 
-class RunSteps:
+class _Told:
+    """A tracker as long as it listens."""
+
+    def __init__(self, tracker: Tracker | None) -> None:
+        self.tracker = tracker
+
+    def tell(self, what: str, *values: Any) -> None:
+        if self.tracker is not None and not listens(self.tracker, what, *values):
+            self.tracker = None
+
+
+class RunSteps(_Told):
     """A run's ``progress`` that also tells a tracker: the share done by editor and task, at the number of cases done in all."""
 
     def __init__(self, tracker: Tracker | None, shown: RunBar | None = None) -> None:
-        self.tracker, self.shown = tracker, shown
+        super().__init__(tracker)
+        self.shown = shown
         self._done: dict[tuple[str, str], int] = {}
 
     @property
@@ -44,8 +60,8 @@ class RunSteps:
 
     def __call__(self, editor: str, task: str, done: int, total: int) -> None:
         self._done[editor, task] = done
-        if self.tracker is not None and total:
-            self.tracker.log(self.step, {f"done/{editor}/{task}": done / total})
+        if total:
+            self.tell("log", self.step, {f"done/{editor}/{task}": done / total})
         if self.shown is not None:
             self.shown(editor, task, done, total)
 
@@ -54,8 +70,8 @@ class RunSteps:
         if self.tracker is None:
             return
         rows = list(_scores(run))
-        self.tracker.log(self.step, {f"score/{r['editor']}/{r['task']}/{r['score']}": r["mean"] for r in rows})
-        self.tracker.table("scores", rows)
+        self.tell("log", self.step, {f"score/{r['editor']}/{r['task']}/{r['score']}": r["mean"] for r in rows})
+        self.tell("table", "scores", rows)
 
 
 def _scores(run: Run) -> Iterator[dict[str, Any]]:
@@ -75,7 +91,7 @@ def _numbers(estimate: Estimate) -> dict[str, float]:
     return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high, "cases": estimate.n}
 
 
-class TrainingSteps:
+class TrainingSteps(_Told):
     """A training's ``progress`` that also tells a tracker.
 
     An editor that trains several parts one after the other begins again at a lower step; here the steps go on, and ``part``
@@ -83,7 +99,8 @@ class TrainingSteps:
     """
 
     def __init__(self, tracker: Tracker | None, shown: TrainingBar | None = None) -> None:
-        self.tracker, self.shown = tracker, shown
+        super().__init__(tracker)
+        self.shown = shown
         self._part, self._before, self._offset = 1, 0, 0
 
     @property
@@ -95,13 +112,12 @@ class TrainingSteps:
         if step < self._before:
             self._part, self._offset = self._part + 1, self._offset + self._before
         self._before = step
-        if self.tracker is not None:
-            self.tracker.log(self.step, {**values, "part": self._part})
+        self.tell("log", self.step, {**values, "part": self._part})
         if self.shown is not None:
             self.shown(step, total, values)
 
     def end(self, scores: Mapping[str, float]) -> None:
         """Tell the tracker what validation gave, by dimension."""
-        if self.tracker is not None and scores:
-            self.tracker.log(self.step, {f"validation/{name}": value for name, value in scores.items()})
-            self.tracker.table("validation", [{"dimension": name, "score": value} for name, value in scores.items()])
+        if scores:
+            self.tell("log", self.step, {f"validation/{name}": value for name, value in scores.items()})
+            self.tell("table", "validation", [{"dimension": name, "score": value} for name, value in scores.items()])

@@ -60,13 +60,16 @@ def _rows(run: Run, tasks: Sequence[str], scorer: Scorer | None) -> Iterator[dic
 def write_parquet(frame: Any, file: Path) -> Path:
     """Write a frame as Parquet, whole or not at all, and return the file.
 
-    Columns that hold texts beside values of other kinds become text. Raises MissingPackageError without pyarrow.
+    Columns that hold texts or truth values beside values of other kinds, or numbers too large for 64 bits, become text.
+    Raises MissingPackageError without pyarrow.
     """
     package("pyarrow.parquet", "parquet", "Parquet")
     plain = frame.copy()
     for name in plain.columns:
-        kinds = {type(value) for value in plain[name] if not _missing(value)}
-        if str in kinds and len(kinds) > 1:
+        values = [value for value in plain[name] if not _missing(value)]
+        kinds = {type(value) for value in values}
+        large = any(isinstance(value, int) and abs(value) >= 1 << 63 for value in values)
+        if large or (kinds & {str, bool} and len(kinds) > 1):
             plain[name] = [None if _missing(value) else str(value) for value in plain[name]]
     replace_file(file, lambda part: plain.to_parquet(part, engine="pyarrow", index=False))
     return file

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FITTED = "fitted-editors"
+NO_VALUE = "no value: not defined for these cases, such as an F1 where all references are the same; ask for more"
 """Folder, beside the runs, of what editors learned for a matrix."""
 Progress = Callable[[str, str, str, int, int], None]
 """Called after every case: benchmark, editor, task, cases done, cases in all."""
@@ -112,7 +113,7 @@ class Matrix:
         few = []
         for k, part in enumerate(self.parts):
             counts = sorted({e.n for row in self.values.values() if (e := row[k]) is not None})
-            n = f"n = {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}" if counts else "no value"
+            n = f"n = {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}" if counts else NO_VALUE
             limit = self.runs[part.benchmark].config["identity"]["benchmark"]["limit"]
             yield Note(f"{part.label}: {part.scored}; {n}{f', of the first {limit} raw cases' if limit else ''}.")
             few += [f"{part.benchmark} {part.task}"] if counts and counts[0] < FEW_CASES else []

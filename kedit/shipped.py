@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedit.artefacts import read_json
+from kedit.artefacts import read_object
 from kedit.errors import FamilyError, NotFittedError
 from kedit.parameters import plain
 from kedit.zoo.catalogue import artefact
@@ -100,7 +100,7 @@ def _differences(folder: Path, editor: Editor) -> list[str]:
 
 
 def _stored(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = read_json(folder / FILE).get("params", {})
+    found: dict[str, Any] = read_object(folder / FILE).get("params", {})
     return found
 
 

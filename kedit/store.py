@@ -164,7 +164,7 @@ def _same(folder: Path, stored: Mapping[str, Any], config: Mapping[str, Any]) ->
         listed = "\n  ".join(changes)
         raise StoreError(
             f"{folder} holds a run of another configuration (there -> here):\n  {listed}\n"
-            "name another folder for this one, or delete the folder to start over"
+            "name another folder for this one (kedit compare reads several), or delete the folder to start over"
         )
 
 

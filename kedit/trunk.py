@@ -65,9 +65,15 @@ class Snapshot:
             if len({id(self._parameters[name]) for name in deltas}) < len(deltas):
                 raise DataError(f"two of the deltas are for one tied parameter: {', '.join(deltas)}; add them up under one name")
             fresh = {self._canonical(name): self._parameters[name].detach().clone() for name in deltas}
-            self._originals.update({name: value for name, value in fresh.items() if name not in self._originals})
-            for name, value in changed.items():
-                self._parameters[name].copy_(value)
+            new = [name for name in fresh if name not in self._originals]
+            try:
+                self._originals.update({name: fresh[name] for name in new})
+                self._put(changed)
+            except BaseException:  # Ctrl-C: half of an edit must not stay
+                self._put(fresh)
+                for name in new:
+                    self._originals.pop(name, None)
+                raise
 
     def restore(self) -> None:
         """Put every touched weight back, bit for bit, and forget it; does nothing when none is touched."""
@@ -77,17 +83,40 @@ class Snapshot:
     @contextmanager
     def suspended(self) -> Iterator[None]:
         """Inside the block every touched weight has its original value; afterwards its edited one again, bit for bit."""
-        edited = {name: self._parameters[name].detach().clone() for name in self._originals}
-        self._put(self._originals)
+        edited = self._now()
         try:
+            self._put(self._originals)
             yield
         finally:
             self._put(edited)
 
+    @contextmanager
+    def kept_on_error(self) -> Iterator[None]:
+        """An error in the block, Ctrl-C too, leaves every weight and what is known of it as they were before it."""
+        edited, originals = self._now(), dict(self._originals)
+        try:
+            yield
+        except BaseException:
+            self._put(self._originals | originals)  # also of weights that were touched inside for the first time
+            self._put(edited)
+            self._originals = originals
+            raise
+
+    def _now(self) -> dict[str, Tensor]:
+        """Copies of the touched weights."""
+        return {name: self._parameters[name].detach().clone() for name in self._originals}
+
     def _put(self, values: Mapping[str, Tensor]) -> None:
         with torch.no_grad():
-            for name, value in values.items():
-                self._parameters[name].copy_(value)
+            try:
+                self._copy(values)
+            except BaseException:  # Ctrl-C: some have their value and others not; it goes on when all have
+                self._copy(values)
+                raise
+
+    def _copy(self, values: Mapping[str, Tensor]) -> None:
+        for name, value in values.items():
+            self._parameters[name].copy_(value)
 
     def difference(self) -> dict[str, Tensor]:
         """Edited minus original value of every touched parameter, fp32."""

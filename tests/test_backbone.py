@@ -15,7 +15,7 @@ from torch import nn
 
 from kedit.backbone import Backbone, HFBackbone, load_backbone
 from kedit.batching import FiniteWatch
-from kedit.errors import FamilyError, ImageError, RequestError
+from kedit.errors import FamilyError, ImageError, KeditError, RequestError
 from kedit.families import read_structure
 from kedit.types import ImageRef, Request
 
@@ -353,6 +353,14 @@ def test_half_precision_checkpoints_become_fp32_on_a_cpu_and_other_dtypes_are_ke
     assert load_backbone(str(tmp_path), device="cpu", dtype=torch.bfloat16).dtype == torch.bfloat16
     with pytest.raises(ValueError, match="float33"):
         load_backbone(str(tmp_path), dtype="float33")
+    with pytest.raises(KeditError, match="unknown dtype 'int8'.*bfloat16"):
+        load_backbone(str(tmp_path), dtype="int8")
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused_before_anything_is_read(device: str) -> None:
+    with pytest.raises(KeditError, match=f"device '{device}' cannot be used here"):
+        load_backbone("tiny-internvl", device=device)
 
 
 def test_an_unreadable_model_is_refused_with_what_was_looked_for() -> None:

@@ -29,3 +29,8 @@ def test_an_unknown_option_or_name_is_answered_with_the_known_ones(spec: str) ->
 def test_options_that_cannot_be_read_are_shown() -> None:
     with pytest.raises(DataError, match="circular="):
         benchmark("mini-kviscuit:circular=")
+
+
+def test_a_benchmark_whose_fields_have_fixed_names_says_so_when_they_are_to_be_mapped(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="takes no mapping.*rename them"):
+        benchmark(f"easyedit:{tmp_path}", mapping={"src": "prompt"})

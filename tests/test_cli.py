@@ -34,9 +34,14 @@ def test_every_command_explains_itself(command: list[str]) -> None:
         (["--editors", "base", "--set", "ike.demos=2"], "expected EDITOR.PARAM=VALUE"),
         (["--backbone", "tiny-intern"], "Did you mean 'tiny-internvl'"),
         (["--editors", "nowhere.py:Mine"], "there is no file"),
+        (["--editors", "mcki", "--set", "mcki.dim=wide"], "MCKI: dim is 'wide', expected a number"),
+        (["--editors", "mcki:threshold=auto"], "MCKI: threshold is 'auto', expected a number or None"),
+        (["--editors", "lora", "--set", "lora.plain=false"], "LoRA: plain is 'false', expected True or False"),
+        (["--dtype", "int8"], "unknown dtype 'int8'"),
+        (["--device", "nonsense"], "device 'nonsense' cannot be used here"),
     ],
 )
-def test_a_misspelt_name_is_answered_with_the_nearest(words: list[str], said: str, tmp_path: Path) -> None:
+def test_a_misspelt_name_or_value_is_answered_with_what_was_expected(words: list[str], said: str, tmp_path: Path) -> None:
     result = kedit("run", "--out", str(tmp_path / "run"), *words)
     assert result.exit_code != 0
     assert said in result.output
@@ -89,6 +94,18 @@ def test_a_run_is_repeated_for_nothing_and_another_configuration_is_refused(
     shown = kedit("report", str(out))
     assert shown.exit_code == 0, shown.output
     assert "ike" in shown.output and (out / "report" / "index.html").exists()
+
+
+def test_rows_that_are_not_asked_are_named_and_a_run_of_nothing_is_no_success(tmp_path: Path) -> None:
+    file, row = tmp_path / "mine.jsonl", {"question": "What is this?", "image": "none.png", "language": "en"}
+    file.write_text(json.dumps({**row, "answer": ""}) + "\n", encoding="utf-8")
+    result = kedit("run", "--benchmark", f"kibench:{file}", "--editors", "base", "--out", str(tmp_path / "run"))
+    assert result.exit_code == 1
+    assert "1 rows of kibench are left out, first" in result.output and "line 1: answer is empty" in result.output
+    assert "nothing was answered: kibench holds no case of single" in result.output
+    file.write_text(json.dumps({**row, "answer": "A drum."}) + "\n", encoding="utf-8")
+    result = kedit("run", "--benchmark", f"kibench:{file}", "--editors", "base", "--out", str(tmp_path / "failed"))
+    assert result.exit_code == 1 and "nothing was answered: all 1 failed" in result.output
 
 
 def test_a_foreign_layout_names_its_keys_and_is_read_with_a_mapping(tmp_path: Path) -> None:

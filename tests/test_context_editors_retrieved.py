@@ -382,6 +382,7 @@ def test_documents_that_have_changed_are_another_run(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "x"}\n{oops\n', r"a.jsonl, line 2: not valid JSON"),
         ("a.json", '[{"text": "x"}, 3]', r"a.json, row 2: expected an object"),
         ("a.json", '{"Tea": 3}', r"a.json, key Tea: text is 3"),
+        ("a.json", '{"Te\\ud800": "x"}', "title holds a lone surrogate"),
         ("a.json", "[]", "a.json: no document found"),
         ("a.txt", " \n", "a.txt: holds no text below its title"),
     ],

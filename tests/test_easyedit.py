@@ -461,7 +461,7 @@ def test_a_broken_row_is_named_with_its_file(tmp_path: Path, change: dict[str, A
 
 def test_a_file_of_something_else_lists_what_was_found_and_expected(tmp_path: Path) -> None:
     path = write(tmp_path / "pool.json", [{"questions": "who", "answers": ["a"]}])
-    with pytest.raises(DataError, match="row 1: not an edit. Keys found: questions, answers. Expected .*fgvedit"):
+    with pytest.raises(DataError, match="row 1: not an edit. Keys found: questions, answers. Expected .*fgvedit.*kind="):
         EasyEdit(path).cases("single")
     with pytest.raises(DataError, match="holds no edit; expected rows of"):
         EasyEdit(tmp_path).cases("single")

@@ -89,10 +89,20 @@ def test_parquet_comes_back_equal_whatever_texts_and_kinds_a_column_holds(run: R
     assert back.output.tolist() == frame.output.tolist() and back.score.tolist() == pytest.approx(
         frame.score.tolist(), nan_ok=True
     )
-    odd = pandas.DataFrame({"text": ["a", None], "mixed": [1.5, "two"], "number": [1, 2]})
+    odd = pandas.DataFrame(
+        {
+            "text": ["a", None],
+            "mixed": [1.5, "two"],
+            "number": [1, 2],
+            "truth": [True, 2],
+            "large": [10**30, 1],
+            "sure": [True, None],
+        }
+    )
     back = pandas.read_parquet(write_parquet(odd, tmp_path / "odd.parquet"))
     assert back.text.tolist()[0] == "a" and back.text.isna().tolist() == [False, True]
     assert back.mixed.tolist() == ["1.5", "two"] and back.number.tolist() == [1, 2]
+    assert back.truth.tolist() == ["True", "2"] and back.large.tolist() == [str(10**30), "1"] and back.sure.tolist()[0] is True
 
 
 @pytest.mark.parametrize("package", ["pandas", "pyarrow"])

@@ -20,6 +20,7 @@ from kedit import jsonl
 from kedit.cli import main
 from kedit.errors import DataError
 from kedit.judging import calibrate, open_judge, score_run
+from kedit.judging.book import judgements
 from kedit.judging.calibrate import EMPTY, FOREIGN, IDENTICAL, OTHER, PARAPHRASE, STEERED, SWAPPED, read_pairs
 from kedit.judging.judges import EndpointJudge, LocalJudge
 from kedit.judging.pairs import own_pairs
@@ -67,6 +68,17 @@ def test_what_cannot_be_judged_is_told_in_one_line(tmp_path: Path) -> None:
         assert done.exit_code == 1 and said in done.output and "Traceback" not in done.output
     (run.path / "cases.jsonl").unlink()
     assert "keeps no question" in kedit("score", run.path, "--judge", "dummy").output
+
+
+@pytest.mark.parametrize("score", ["7", float("nan"), float("inf"), -1, 11, [7]])
+def test_a_score_that_no_judge_can_have_given_is_told_by_file(score: object, tmp_path: Path) -> None:
+    row = {"key": "k", "judge": "j", "prompt": "p", "error": "", "score": 7}
+    jsonl.append(tmp_path / "judgements" / "j.jsonl", [row])
+    [kept] = judgements(tmp_path)
+    assert kept.rows == {"k": row}
+    jsonl.append(kept.file, [{**row, "score": score}])
+    with pytest.raises(DataError, match=r"j\.jsonl: not a judgement.*expected null or 0 to 10"):
+        _ = kept.rows
 
 
 # -- calibration -------------------------------------------------------------------------------------------------------

@@ -244,6 +244,14 @@ def test_benchmarks_of_one_name_are_told_apart() -> None:
     assert list(names_of({"mine": FakeBenchmark()})) == ["mine"]
 
 
+def test_a_headline_that_is_not_defined_for_so_few_cases_says_why() -> None:
+    from kedit.benchmarks import benchmark
+
+    done = matrix({"base": DoNothing()}, FakeBackbone(), {"crope": benchmark("mini-crope")}, tasks=["test"], limit=2)
+    assert list(done.values["base"]) == [None]
+    assert any("no value: not defined for these cases" in note.text for note in done.table().notes)
+
+
 def test_the_row_of_the_unedited_model_is_always_there_and_progress_names_the_benchmark() -> None:
     seen = set()
     done = matrix([Prepend()], FakeBackbone(), [FakeBenchmark(1)], progress=lambda b, e, t, d, n: seen.add((b, e, t)))

@@ -26,12 +26,13 @@ from kedit.casebook import Casebook
 from kedit.errors import StoreError
 from kedit.report import Report, report, run_html, run_text, tables
 from kedit.report.browser import browser_data
-from kedit.report.pack import unpacked
+from kedit.report.pack import packed, unpacked
 from kedit.report.results import Results
 from kedit.report.tables import Table, evenly_spaced
 from kedit.report.text import cell_text, csv_text, markdown
 from kedit.rouge import rouge_id, rouge_l
 from kedit.run import Run
+from kedit.scoring import Score, Scoring
 from kedit.store import RunStore
 from kedit.types import Case, Knowledge, Probe, Record, Request
 
@@ -522,3 +523,13 @@ def test_in_a_browser_arabic_runs_from_right_to_left_and_languages_are_marked(br
     texts = [a for tag, a in nodes.found if tag == "p" and "text" in str(a.get("class")).split()]
     directions = {(a["lang"], a["dir"]) for a in texts}
     assert directions == {("ar", "rtl"), ("zh", "auto"), ("en", "auto")}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_score_that_is_no_number_is_unscored_on_the_page_which_stays_json(value: float, run: Run) -> None:
+    def scorer(record: Record) -> Score:
+        return Score(value if record.dimension == "reliability" else 50.0)
+
+    found = packed(browser_data(Results(run, Scoring("odd-1", "an odd score", scorer))))
+    for part in (found["index"], *found["parts"]):
+        json.dumps(unpacked(part), allow_nan=False)

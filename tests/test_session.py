@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from fakes import AddNoise, FakeBackbone, Prepend, delta
+from fakes import AddNoise, FakeBackbone, Prepend
 from samples import A, B
-from sessions import numbers, rows, session
+from sessions import Behind, numbers, rows, session
 
 from kedit.editor import Editor
 from kedit.errors import DataError, ImageError, NotFittedError, RequestError
@@ -37,20 +37,6 @@ class Forgetful(Prepend):
 
     def unapply(self, edit_id: str) -> None:
         Editor.unapply(self, edit_id)
-
-
-class Behind(Editor):
-    """Changes weights by itself, so that nobody else can set the change aside."""
-
-    def apply(self, edit_id: str, knowledge: Knowledge) -> None:
-        self.backbone_.model[0].weight += delta(knowledge.answer)
-
-    def revert(self) -> None:
-        for knowledge in self.edits_.values():
-            self.backbone_.model[0].weight -= delta(knowledge.answer)
-
-    def generate(self, requests: Sequence[Request]) -> list[Answer]:
-        return self.backbone_.generate(requests)
 
 
 class Traced(Prepend):
@@ -147,6 +133,8 @@ def test_the_same_again_is_left_out_and_another_answer_to_the_same_question_is_t
     [
         (" ", "x", None, RequestError, "question is empty"),
         ("What?", "\n", None, RequestError, "answer is empty"),
+        ("What\ud800?", "x", None, RequestError, "question holds a lone surrogate"),
+        ("What?", "x\udfff", None, RequestError, "answer holds a lone surrogate"),
         ("What?", "x", "nowhere.png", ImageError, "nowhere.png"),
         ("What?", "x", "https://example.org/a.png", ImageError, "never reads images from the network"),
         ("What?", "x", b"no image", ImageError, "not an image"),
@@ -222,6 +210,31 @@ def test_a_row_that_cannot_be_learned_takes_back_the_rows_before_it(kind: type[B
         one.insert_file(rows(tmp_path / "new.jsonl", *({"question": f"{n}?", "answer": f"{n}"} for n in range(4))))
     assert kind is KeyboardInterrupt or "line 3" in str(caught.value)
     assert numbers(one) == [1] and one.backbone.fingerprint() == before
+
+
+def test_images_of_a_file_outlive_it_and_stand_where_the_other_name_for_them_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(A.read())
+    named: list[dict[str, object]] = [{"images": [], "image": "a.png"}, {"images": "", "image": "a.png"}, {"images": ["a.png"]}]
+    one = session(AddNoise())
+    one.insert_file(rows(tmp_path / "new.jsonl", *({"question": f"{n}?", "answer": "a", **row} for n, row in enumerate(named))))
+    (tmp_path / "a.png").unlink()
+    one.remove(2)
+    one.save(tmp_path / "kept")
+    assert [[image.digest for image in entry.knowledge.request.images] for entry in one.entries] == [[A.digest]] * 2
+
+
+def test_a_backbone_that_a_session_has_changed_is_refused_to_others_until_it_is_reset() -> None:
+    backbone = FakeBackbone()
+    one, other = Session(backbone, AddNoise()), Session(backbone, Prepend())
+    other.insert("A?", "a")  # leaves the backbone as it is
+    one.insert("A?", "a")
+    for act in (lambda: Session(backbone, AddNoise()), lambda: other.insert("B?", "b")):
+        with pytest.raises(DataError, match="1 entries in this backbone by addnoise"):
+            act()
+    assert numbers(other) == [1]
+    one.reset()
+    other.insert("B?", "b")
+    Session(backbone, AddNoise()).insert("A?", "a")
 
 
 # -- taking back -------------------------------------------------------------------------------------------------------

@@ -124,6 +124,14 @@ def test_another_configuration_is_refused_with_every_difference(tmp_path: Path) 
     RunStore.open(tmp_path, CONFIG).close()  # the refusal let go of the lock
 
 
+def test_of_an_editor_that_only_one_configuration_has_the_beginning_is_shown() -> None:
+    editor = {"class": "package.Mine", "params": {f"parameter_{n}": n for n in range(50)}}
+    (line,) = difference({"editors": {"mine": editor}}, {"editors": {}})
+    assert line.startswith('editors.mine: {"class": "package.Mine"')
+    assert line.endswith("... -> (absent)")
+    assert len(line) < 200
+
+
 def test_another_time_or_machine_is_no_other_configuration(tmp_path: Path) -> None:
     filled(tmp_path)
     with RunStore.open(tmp_path, changed("environment.started", "later")) as store:

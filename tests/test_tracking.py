@@ -144,10 +144,26 @@ def test_several_are_told_the_same_and_those_started_are_ended_where_one_cannot_
     with pytest.raises(OSError, match="start failed"), following(Several([one, other, never]), {}):
         pytest.fail("the work must not begin")
     assert one.told[-1] == ("finish", True) and never.told == []
-    one, other = Notes("finish"), Notes()
-    with pytest.raises(OSError, match="finish failed"), following(Several([one, other]), {}):
-        pass
-    assert other.told[-1] == ("finish", False)
+
+
+@pytest.mark.parametrize("fails", ["log", "table", "finish"])
+def test_a_tracker_that_fails_midway_is_told_no_more_and_neither_the_run_nor_the_others_stop(
+    fails: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    alone, one, other, whole = Notes(fails), Notes(fails), Notes(), Notes()
+    for name, tracker in (("a", alone), ("b", Several([one, other])), ("c", whole)):
+        run = evaluate(Prepend(), FakeBackbone(), FakeBenchmark(2), tasks="single", out=tmp_path / name, tracker=tracker)
+        assert len(run.records()) == 8
+    assert other.told == whole.told
+    for failed in (alone, one):
+        assert len(of(failed, fails)) == 1 and failed.told[-1] == ("finish", False)
+        assert failed.told[:-1] == whole.told[: len(failed.told) - 1]
+    assert caplog.text.count(f"{fails} failed") == 4  # each time what was told, and why it failed
+
+
+def test_what_a_tracker_raises_at_the_end_does_not_hide_why_the_work_stopped() -> None:
+    with pytest.raises(KeyError, match="the cause"), following(Notes("finish"), {}):
+        raise KeyError("the cause")
 
 
 def test_no_key_reaches_a_tracker_and_settings_that_sound_alike_do() -> None:
@@ -160,10 +176,15 @@ def test_no_key_reaches_a_tracker_and_settings_that_sound_alike_do() -> None:
         "tokens": "kept",
         "keyword": "kept",
         "key": 6,
+        "query": "https://host/v1?n=1&api_key=sk-7&page=2",
+        "command": "serve --token=sk-8 --max_tokens=64; monkey=9",
+        "header": "x: bearer sk-9",
+        "pwd": "sk-10",
     }
     found = without_secrets(config)
-    assert not any(secret in repr(found) for secret in ("sk-1", "sk-2", "Bearer", "'4'", "five"))
-    assert found["url"] == "https://host/v1"
+    assert not any(secret in repr(found) for secret in ("sk-", "Bearer", "'4'", "five"))
+    assert found["url"] == "https://host/v1" and found["query"] == "https://host/v1?n=1&api_key=(left out)&page=2"
+    assert found["command"] == "serve --token=(left out) --max_tokens=64; monkey=9"
     assert (found["max_new_tokens"], found["tokens"], found["keyword"], found["key"]) == (64, "kept", "kept", 6)
 
 
@@ -263,6 +284,19 @@ def test_mlflow_writes_to_a_folder_unless_a_server_is_named(tmp_path: Path, monk
     client = FakeClient.made[-1]
     assert client.uri == "http://server" and client.calls[0] == ("experiment", "kedit", None)
     assert client.calls[-1][-1] == "FAILED" and not (tmp_path / "other").exists()
+
+
+def test_mlflow_gets_no_name_or_number_of_things_that_a_server_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entities = SimpleNamespace(Param=lambda *parts: parts, Metric=lambda *parts: parts)
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=FakeClient, entities=entities))  # type: ignore[arg-type]
+    tracker = open_trackers(["mlflow"], tmp_path)
+    assert tracker is not None
+    tracker.start({"a:b": 1, "a;b": 2})
+    tracker.log(1, {f"score/{n}": 0.5 for n in range(2500)} | {"a//../b": 1.0, "x" * 300: 1.0})
+    sent = [call for call in FakeClient.made[-1].calls if call[0] == "batch"]
+    assert sent[0][2] == [("a_b", "2")]
+    assert [len(metrics) for _, metrics, _ in sent[1:]] == [1000, 1000, 502]
+    assert [name for name, *_ in sent[-1][1]][-2:] == ["a/b", "x" * 250]
 
 
 def tell(tracker: Tracker | None, failed: bool = False) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import samples
 import torch
+from fakes import AddNoise, FakeBackbone, delta
 from models import FAMILIES
 from torch import Tensor, nn
 
 from kedit.backbone import HFBackbone
 from kedit.errors import DataError, UnknownNameError
 from kedit.trunk import Snapshot, capture, replay, tensor_digest
-from kedit.types import Request
+from kedit.types import Knowledge, Request
 
 every_family = pytest.mark.parametrize("backbone", FAMILIES, indirect=True)
 ANSWER = "A red clock. 绿色的帽子"
@@ -36,6 +38,7 @@ def trainable(backbone: HFBackbone, lowest: int) -> Iterator[list[nn.Parameter]]
     finally:
         for parameter, value in zip(parameters, before, strict=True):
             parameter.requires_grad_(False)
+            parameter.grad = None
             parameter.copy_(value)
 
 
@@ -211,3 +214,46 @@ def test_a_digest_tells_dtype_shape_and_bits_apart() -> None:
     others = [zeros.view(2, 2), zeros.to(torch.int32), -zeros, zeros.double(), torch.zeros(5)]
     assert len({tensor_digest(tensor) for tensor in [zeros, *others]}) == 6
     assert tensor_digest(zeros) == tensor_digest(torch.zeros(8)[::2])
+
+
+@pytest.mark.parametrize("act", ["insert", "remove", "look"])
+def test_ctrl_c_between_two_weights_leaves_no_half_of_an_edit(act: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Both(AddNoise):
+        def deltas(self, knowledge: Knowledge) -> dict[str, Tensor]:
+            return {f"{at}.weight": delta(f"{knowledge.answer}{at}") for at in (0, 1)}
+
+    backbone = FakeBackbone()
+    editor = Both(removable=True).attach(backbone)  # type: ignore[arg-type]
+    for word in "ab":
+        editor.insert(Knowledge(Request("What?"), word))
+
+    def look() -> None:
+        with editor.unedited():
+            pass
+
+    acts = {
+        "insert": lambda: editor.insert(Knowledge(Request("What?"), "c")),
+        "remove": lambda: editor.remove("edit-1"),
+        "look": look,
+    }
+    before, copy = backbone.fingerprint(), Snapshot._copy
+    for stopped in range(1, 20):
+        calls = iter(range(1, 100))
+
+        def stops(self: Snapshot, values: dict[str, Tensor], calls: Any = calls, stopped: int = stopped) -> None:
+            if next(calls) == stopped:
+                copy(self, dict(list(values.items())[:1]))
+                raise KeyboardInterrupt
+            copy(self, values)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(Snapshot, "_copy", stops)
+            try:
+                acts[act]()
+            except KeyboardInterrupt:
+                assert backbone.fingerprint() == before and list(editor.edits_) == ["edit-1", "edit-2"]
+            else:
+                break
+    assert stopped > 1
+    editor.reset()
+    assert backbone.fingerprint() == FakeBackbone().fingerprint()

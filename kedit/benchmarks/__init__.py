@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 from kedit.benchmark import Benchmark
-from kedit.errors import UnknownNameError, unknown_name
+from kedit.errors import DataError, UnknownNameError, unknown_name
 from kedit.specs import parameters_of, resolve
 
 T = TypeVar("T")
@@ -45,7 +45,10 @@ def benchmark(name: str, **options: Any) -> Benchmark:
     known = [parameter.name for parameter in signature(made).parameters.values()]
     for option in options:
         if option not in known:
-            raise unknown_name(f"option of the benchmark {name.partition(':')[0]}", option, known)
+            short = name.partition(":")[0]
+            if option == "mapping":
+                raise DataError(f"{short} takes no mapping: its fields have fixed names; rename them in the file")
+            raise unknown_name(f"option of the benchmark {short}", option, known)
     found: Benchmark = made(**options)
     return found
 

@@ -86,7 +86,8 @@ def _format(file: Path, place: Place) -> tuple[Format | None, str]:
     if not rows:
         return None, "it holds no rows"
     keys = ", ".join(map(str, rows[0])) or "none"
-    return None, f"is of no format that kedit knows. Keys found: {keys[:300]}; {nearest(rows[0])}"
+    say = "where only names differ: --mapping NAME=THEIRS"
+    return None, f"is of no format that kedit knows. Keys found: {keys[:300]}; {nearest(rows[0])}; {say}"
 
 
 def _checked(form: Format, files: Sequence[Path], place: Place, opened: Opened) -> Iterator[Checked]:

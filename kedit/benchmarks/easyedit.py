@@ -173,7 +173,8 @@ class EasyEdit:
         if kind is None and self.kind == "auto":
             keys = ", ".join(map(str, first.values)) or "none"
             wanted = "; ".join(f"{name} ({', '.join(one.marks)})" for name, one in KINDS.items())
-            raise first.error(f"not an edit. Keys found: {keys}. Expected those of {wanted}; or say which with kind=")
+            say = "rename the keys, or say which it is: easyedit:FILE:kind=e-vqa, in Python kind='e-vqa'"
+            raise first.error(f"not an edit. Keys found: {keys}. Expected those of {wanted}; {say}")
         hops = (self.hops,) if isinstance(self.hops, int) else None if self.hops is None else tuple(self.hops)
         taken = kind if self.kind == "auto" and kind is not None else self.kind
         return _source(path, chain([first], rows), Reader(taken, self.pictures, hops, self.clean))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--edits",
     type=click.Path(path_type=Path),
-    help="Insert what an editor's save_edits wrote; its own edits are loaded as they were.",
+    help="Insert what kedit edit or an editor's save_edits saved; its own edits are loaded as they were.",
 )
 @click.option(
     "--benchmark", help="Insert the knowledge of a benchmark's cases instead; NAME, NAME:FOLDER, module:Class or file.py:Class."
@@ -87,11 +87,13 @@ def export(
     from kedit.exporting.making import export as write
     from kedit.exporting.making import insert_all, insert_saved
     from kedit.generators import seed_by
+    from kedit.live.saved import edits_in
 
+    saved = edits_in(edits) if edits is not None else None
     model = load_backbone(backbone, **loading)
     made = _editor(editor, model, fitted, settings)
     seed_by(seed, made.name, "export")
-    count = insert_saved(made, edits) if edits is not None else insert_all(made, items)
+    count = insert_saved(made, saved) if saved is not None else insert_all(made, items)
     click.echo(f"{made.name}: {count} item(s) inserted into {backbone}")
     done = write(made, out, kind=kind, dtype=weights, overwrite=overwrite)
     told = "".join(f", {name} {value}" for name, value in done.notes.items())

@@ -181,6 +181,15 @@ def known_tasks(tasks: Sequence[str] | None, benchmark: Any) -> None:
             raise unknown_name(f"task of {benchmark.name}", task, benchmark.tasks)
 
 
+def left_out(benchmark: Any) -> Iterator[str]:
+    """A line on the rows of its files that a benchmark does not ask, where it notes such rows."""
+    from kedit.report.escape import visible
+
+    if skipped := list(getattr(benchmark, "skipped", ())):
+        where, reason = skipped[0]
+        yield visible(f"{len(skipped)} rows of {benchmark.name} are left out, first {where}: {reason}")
+
+
 def split(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     """Parts between commas; a comma before ``name=`` belongs to the parameters of the part that it is in."""
     return tuple(part.strip() for part in re.split(r",(?!\s*\w+\s*=)", value) if part.strip()) if value else None

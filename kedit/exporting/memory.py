@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kedit.editor import Editor, WeightEditor
 from kedit.errors import DataError, ExportError
 from kedit.exporting.common import Export, finish, require_edits, short_name
-from kedit.exporting.folder import fresh_folder, mark_of
+from kedit.exporting.folder import MARK, fresh_folder, mark_of
 from kedit.shipped import stored_params
 
 if TYPE_CHECKING:
@@ -42,9 +42,12 @@ def load_memory(path: str | Path, backbone: Backbone, *, editor: Editor | None =
     """
     root = Path(path)
     mark = mark_of(root)
-    if mark["kind"] != "memory":
-        raise DataError(f"{root} is an exported {mark['kind']}, not a memory; load it as its README.md says")
-    made = editor if editor is not None else _made(root, mark["editor"])
+    kind, told = mark.get("kind"), mark.get("editor")
+    if kind != "memory":
+        raise DataError(f"{root} is an exported {kind}, not a memory; load it as its README.md says")
+    if not isinstance(told, dict) or not {"class", "rebuildable"} <= told.keys():
+        raise DataError(f"{root / MARK} does not say which editor made the memory, as an export does; export again")
+    made = editor if editor is not None else _made(root, told)
     made.attach(backbone)
     if (root / LEARNED).is_dir():
         made.load(root / LEARNED)

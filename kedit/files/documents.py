@@ -126,7 +126,7 @@ def _of_row(row: Row, about: str = "") -> Document:
         value = row.get(key)
         names += [value] if isinstance(value, str) else row.texts(key) if value is not None else []
     names = [name for name in names if name.strip()]
-    title = row.maybe("title") or (names[-1] if names else "")
+    title = Row(row.file, row.place, {"title": row.maybe("title") or (names[-1] if names else "")}).maybe("title")
     return Document(title, row.text("text").strip(), tuple(names), row.maybe("language") or "en")
 
 

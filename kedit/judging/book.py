@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from kedit import jsonl
 from kedit.artefacts import write_bytes
 from kedit.errors import DataError, StoreError, unknown_name
-from kedit.judging.verdict import Verdict
+from kedit.judging.verdict import HIGHEST, Verdict
 from kedit.locks import cache_folder, claim, taking_turns
 from kedit.store import file_stem
 
@@ -36,8 +36,15 @@ class Kept(NamedTuple):
         for row in jsonl.read(self.file):
             if not {"key", "judge", "prompt", "score", "error"} <= row.keys():
                 raise DataError(f"{self.file}: not a judgement: it has the keys {', '.join(row)}; delete the file and judge anew")
+            if not _is_score(row["score"]):
+                told = f"the score {row['score']!r:.40}, expected null or 0 to {HIGHEST}"
+                raise DataError(f"{self.file}: not a judgement: it has {told}; delete the file and judge anew")
             rows[str(row["key"])] = row
         return rows
+
+
+def _is_score(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and 0 <= value <= HIGHEST)  # not so: NaN
 
 
 def judgements(run: Path) -> list[Kept]:

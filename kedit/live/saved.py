@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kedit.artefacts import read_json, write_json
+from kedit.artefacts import read_json, read_object, write_json
 from kedit.config import difference
 from kedit.editor import Editor
 from kedit.errors import DataError, KeditError, StoreError
@@ -17,6 +18,9 @@ from kedit.parameters import plain
 
 FILE = "session.json"
 _PREFIX = "edits-"
+_EDITS = re.compile(rf"{_PREFIX}[0-9a-f]{{12}}")
+_UNDONE = re.compile(rf"\.{re.escape(FILE)}\..*\.part")
+"""What a save that was killed leaves of the file that says which edits count."""
 
 
 class Saved(NamedTuple):
@@ -36,7 +40,7 @@ def write_saved(path: str | Path, editor: Editor, numbers: Sequence[int], backbo
     from kedit import __version__
 
     folder = Path(path)
-    if folder.exists() and not (folder / FILE).is_file() and not _ours(folder):
+    if folder.exists() and not _ours(folder):
         raise StoreError(f"{folder} holds something else than a saved session; name a new folder, or an empty one")
     name = f"{_PREFIX}{uuid.uuid4().hex[:12]}"
     head = {
@@ -58,9 +62,11 @@ def write_saved(path: str | Path, editor: Editor, numbers: Sequence[int], backbo
                 reason = error.strerror or error
                 raise StoreError(f"cannot save to {folder}: {reason}; what was saved before is intact") from error
             raise
-        for old in folder.glob(f"{_PREFIX}*"):
-            if old.name != name:
+        for old in folder.iterdir():
+            if _EDITS.fullmatch(old.name) and old.name != name:
                 shutil.rmtree(old, ignore_errors=True)
+            elif _UNDONE.fullmatch(old.name):
+                old.unlink(missing_ok=True)
     return folder
 
 
@@ -83,12 +89,35 @@ def find_saved(path: str | Path, editor: Editor, backbone: Mapping[str, str]) ->
             f"(weights {backbone['fingerprint'][:12]}); load it with the backbone that it was saved with"
         )
     edits = folder / name
-    if Path(name).name != name or not name.startswith(_PREFIX) or not edits.is_dir() or len(set(numbers)) < len(numbers):
+    if Path(name).name != name or not _EDITS.fullmatch(name) or not edits.is_dir() or len(set(numbers)) < len(numbers):
         raise DataError(f"{file} is not as save writes it (edits {name!r}, numbers {numbers}); save again")
     now = {**plain(editor.get_params()), "what it learned": editor.learned}
     return Saved(edits, numbers, tuple(f"not as when it was saved: {line}" for line in difference(before, now)))
 
 
+def edits_in(path: str | Path) -> Path:
+    """The folder of edits that a saved session names; ``path`` itself where it is none. Raises DataError for a broken one."""
+    folder = Path(path)
+    if not (folder / FILE).is_file():
+        return folder
+    name = str(read_object(folder / FILE).get("edits"))
+    if not _EDITS.fullmatch(name) or not (folder / name).is_dir():
+        raise DataError(f"{folder / FILE} is not as save writes it (edits {name!r}); save again")
+    return folder / name
+
+
 def _ours(folder: Path) -> bool:
-    """Whether a folder is empty, but for what a save that was killed left."""
-    return folder.is_dir() and all(file.name == ".lock" or file.name.startswith(_PREFIX) for file in folder.iterdir())
+    """Whether a folder was saved to, or is empty but for what a save that was killed left."""
+    if (folder / FILE).exists():
+        return _is_head(folder / FILE)
+    left = (r"\.lock", _EDITS, _UNDONE)
+    return folder.is_dir() and all(any(re.fullmatch(one, file.name) for one in left) for file in folder.iterdir())
+
+
+def _is_head(file: Path) -> bool:
+    """Whether a file of that name, which other programs write too, is one of ours."""
+    try:
+        found = read_json(file)
+    except DataError:
+        return False
+    return isinstance(found, dict) and {"kedit", "edits", "numbers"} <= found.keys()

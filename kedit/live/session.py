@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from kedit.answers import BaseAnswers, limited
-from kedit.editor import Editor
+from kedit.editor import ContextEditor, Editor, ReplacementEditor
 from kedit.errors import ContractError, DataError, KeditError, NotFittedError, NotRemovableError
 from kedit.generators import generators_restored, seed_by
 from kedit.live.inserts import Image, image_of, knowledge_of, read_knowledge, request_of
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _ENTRIES = ("entry", "nearest", "entries")
 """What a trace calls knowledge by its edit id."""
+_open: WeakSet[Session] = WeakSet()
+"""Every session that is in use somewhere in this process."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class Session:
     The editor is attached and loads what ships for it where it has learned nothing; NotFittedError where nothing does.
     Entries are numbered from 1, and a number is never given twice. ``max_new_tokens`` limits answers. A request in a language
     of ``systems`` gets its system prompt (those of benchmarks by default; ``{}`` for none). Several threads may use a session;
-    they wait for each other, since there is one model.
+    they wait for each other, since there is one model. DataError while another session changes the same backbone: what is
+    unedited, and what a reset goes back to, could not be told.
     """
 
     def __init__(
@@ -84,7 +88,9 @@ class Session:
         cache_dir: str | Path | None = None,
     ) -> None:
         self.backbone = backbone
-        self.editor = ready(editor, backbone)
+        self.editor = editor
+        self._alone()
+        ready(editor, backbone)
         self.max_new_tokens = max_new_tokens
         self.systems = systems
         self.unsaved = 0
@@ -96,12 +102,25 @@ class Session:
         self._folders: list[tempfile.TemporaryDirectory[str]] = []  # images of what was loaded live there
         with editor.unedited():
             self._answers = BaseAnswers(backbone, cache_dir, max_new_tokens)
+        _open.add(self)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """What is inserted now, in the order of insertion."""
         with self._lock:
             return tuple(Entry(number, self.editor.edits_[edit]) for number, edit in self._edits.items())
+
+    def _alone(self) -> None:
+        for other in list(_open):
+            if other.backbone is self.backbone and other.editor is not self.editor and other._edits and other._changes_the_model:
+                raise DataError(
+                    f"another session has {len(other._edits)} entries in this backbone by {other.editor.name}; reset it, or "
+                    "load the backbone again for this one"
+                )
+
+    @property
+    def _changes_the_model(self) -> bool:
+        return not isinstance(self.editor, ContextEditor | ReplacementEditor)
 
     # -- inserting -------------------------------------------------------------------------------------------------
 
@@ -133,6 +152,7 @@ class Session:
         new: list[int] = []
         notes: list[str] = []
         with self._lock:
+            self._begin()
             held = {(e.knowledge.request.key, e.knowledge.answer): e.number for e in self.entries}
             asked = {key: number for (key, _), number in held.items()}
             for where, item in items:
@@ -149,6 +169,12 @@ class Session:
                 self._undo.append(new)
                 self.unsaved += 1
             return Inserted(tuple(entry for entry in self.entries if entry.number in new), tuple(notes))
+
+    def _begin(self) -> None:
+        """What must be so, and must be known, before anything is inserted."""
+        self._alone()
+        if self._changes_the_model and type(self.editor).unedited is Editor.unedited:
+            _ = self._identity  # afterwards there is no way back to the unedited weights
 
     def _add(self, knowledge: Knowledge) -> int:
         edit = self._learn(knowledge)
@@ -310,6 +336,7 @@ class Session:
         with self._lock:
             if self._edits:
                 raise DataError(f"{len(self._edits)} entries are inserted already; reset, or load into a new session")
+            self._begin()
             found = find_saved(path, self.editor, self._identity)
             own = tempfile.TemporaryDirectory(prefix="kedit-")  # the saved folder may be saved to again, or go
             try:
@@ -318,11 +345,12 @@ class Session:
                 self._edits = dict(zip(found.numbers, self.editor.edits_, strict=True))
             except BaseException as error:
                 self.editor.reset()
-                if isinstance(error, OSError | ValueError) and not isinstance(error, KeditError):
+                if isinstance(error, OSError | ValueError | LookupError | TypeError) and not isinstance(error, KeditError):
                     raise DataError(f"{path} cannot be loaded: {error}; nothing is inserted") from error
                 raise
             self._folders.append(own)
             self._last = max([self._last, *self._edits])
+            self._undo.clear()  # numbers of before may now be those of what was loaded
             self.unsaved = 0
             return found.notes
 

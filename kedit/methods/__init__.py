@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedit.errors import ContractError, NotFittedError, unknown_name
+from kedit.errors import ContractError, DataError, NotFittedError, unknown_name
 from kedit.specs import parameters_of, resolve
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def editor(spec: str, suggested: Mapping[str, Any] | Backbone | None = None, /, 
     for parameter in given:
         if parameter not in known:
             raise unknown_name(f"parameter of {kind.__name__}", parameter, known)
+    _no_texts_for_numbers(kind, given)
     if inspect.isabstract(kind):
         missing = ", ".join(sorted(getattr(kind, "__abstractmethods__", ())))
         raise ContractError(f"{name!r}: {kind.__name__} does not implement {missing}; write what its base class leaves open")
@@ -106,6 +108,17 @@ def editor(spec: str, suggested: Mapping[str, Any] | Backbone | None = None, /, 
             "or give the value: --set NAME.PARAM=VALUE, or NAME:PARAM=VALUE"
         ) from error
     return kind(**given)
+
+
+def _no_texts_for_numbers(kind: type[Editor], given: Mapping[str, Any]) -> None:
+    """Refuse a word where the constructor says number, or True or False: found late it costs minutes, and "false" is true."""
+    for name, parameter in inspect.signature(kind).parameters.items():
+        value, hint = given.get(name), parameter.annotation
+        types = set(re.findall(r"\w+", hint if isinstance(hint, str) else getattr(hint, "__name__", str(hint))))
+        yes_or_no = isinstance(parameter.default, bool) or types == {"bool"}
+        if isinstance(value, str) and (yes_or_no or types <= {"int", "float", "None", "NoneType"}):
+            wanted = "True or False" if yes_or_no else "a number or None" if len(types - {"int", "float"}) else "a number"
+            raise DataError(f"{kind.__name__}: {name} is {value!r}, expected {wanted}")
 
 
 def fitted(spec: str, backbone: Backbone, folder: str | Path | None = None, /, **params: Any) -> Editor:

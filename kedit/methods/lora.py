@@ -78,10 +78,8 @@ class LoRA(WeightEditor):
 
     def unapply(self, edit_id: str) -> None:
         """Back to the original weights, then every other edit's change again in order."""
+        self._put_back(self._dense(factors) for other, factors in self.factors_.items() if other != edit_id)
         del self.factors_[edit_id]
-        self.snapshot_.restore()
-        for factors in self.factors_.values():
-            self.snapshot_.add(self._dense(factors))
 
     def revert(self) -> None:
         super().revert()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kedit.answers import BaseAnswers
-from kedit.artefacts import load_knowledge, load_tensors, read_json, save_tensors, write_json
+from kedit.artefacts import load_knowledge, load_tensors, read_digests, save_tensors, write_json
 from kedit.editor import Editor, Progress, WeightEditor
 from kedit.errors import DataError, unknown_name
 from kedit.hypernet.learner import Editing, MetaLearner, chains
@@ -288,7 +288,7 @@ class MEND(WeightEditor):
         self._own_artefact(Path(path) / "editor.json")
         inserted = load_knowledge(Path(path))
         here = self.overlay_.digests()
-        for name, digest in read_json(Path(path) / "base.json")["digests"].items():
+        for name, digest in read_digests(Path(path) / "base.json").items():
             if here.get(name) != digest:
                 raise DataError(f"{path}: factors for {name!r} were made on other weights; load them on their own backbone")
         edits = unpack(load_tensors(Path(path) / _FACTORS), len(inserted), str(Path(path) / _FACTORS))
@@ -298,7 +298,7 @@ class MEND(WeightEditor):
             for edit_id, factors in zip(ids, edits, strict=True):
                 self.overlay_.add(edit_id, factors)
                 added.append(edit_id)
-        except Exception:
+        except BaseException:
             for edit_id in added:
                 self.overlay_.drop(edit_id)
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -137,6 +138,8 @@ class _Book:
 
 def _told(score: Score | None) -> dict[str, Any]:
     value, why = (None, "") if score is None else score
+    if value is not None and not math.isfinite(value):  # no JSON, and a scorer may be anybody's
+        value, why = None, why or f"the score is {value}"
     return {"score": None if value is None else round(value, 4), "why": why}
 
 

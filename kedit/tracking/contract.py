@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -10,8 +11,14 @@ Rows: TypeAlias = Sequence[Mapping[str, str | float | None]]
 """A small table: rows that have the same columns in the same order, such as ``frame.to_dict("records")``."""
 
 LEFT_OUT = "(left out)"
-_SECRET = {"key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials", "authorization", "auth"}
+_SECRET = {"key", "apikey", "token", "secret", "password", "passwd", "pwd", "passphrase", "credential", "credentials"} | {
+    *("authorization", "auth", "bearer", "cookie", "cookies", "sig", "signature", "accesskey", "accesstoken", "authtoken")
+}
 _USERINFO = re.compile(r"(?<=://)[^/\s@]+@")
+_NAMED = re.compile(rf"(?i)(?<![a-z])((?:[\w-]*[_-])?(?:{'|'.join(sorted(_SECRET))})=)[^\s&#;,'\"]+")
+"""A secret in an address or a command: ``?api_key=...``, ``--token=...``."""
+_BEARER = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]+")
+log = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -37,11 +44,23 @@ class Tracker(Protocol):
         ...
 
 
+def listens(tracker: Tracker, what: str, *values: Any, **named: Any) -> bool:
+    """Tell a tracker that has started; False, with a warning, where it raises: no hours of work may be lost for that."""
+    try:
+        getattr(tracker, what)(*values, **named)
+    except Exception as error:  # noqa: BLE001 - whatever a tracker raises, the work goes on
+        told = without_secrets(f"{type(error).__name__}: {error}")
+        log.warning("%s: %s failed (%s); it is told nothing more, the work goes on", type(tracker).__name__, what, told)
+        return False
+    return True
+
+
 class Several:
-    """Tells several trackers the same."""
+    """Tells several trackers the same; one that fails after it has started is told nothing more but the end."""
 
     def __init__(self, trackers: Sequence[Tracker]) -> None:
         self.trackers = trackers
+        self._listening = list(trackers)
 
     def start(self, config: Mapping[str, Any]) -> None:
         """See ``Tracker``; where one cannot start, those that have are ended."""
@@ -52,38 +71,36 @@ class Several:
                 started.append(tracker)
         except BaseException:
             for tracker in started:
-                tracker.finish(failed=True)
+                listens(tracker, "finish", failed=True)
             raise
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """See ``Tracker``."""
-        for tracker in self.trackers:
-            tracker.log(step, values)
+        self._listening = [tracker for tracker in self._listening if listens(tracker, "log", step, values)]
 
     def table(self, name: str, rows: Rows) -> None:
         """See ``Tracker``."""
-        for tracker in self.trackers:
-            tracker.table(name, rows)
+        self._listening = [tracker for tracker in self._listening if listens(tracker, "table", name, rows)]
 
     def finish(self, *, failed: bool = False) -> None:
         """See ``Tracker``; all are ended, whatever one of them raises."""
-        errors = []
         for tracker in self.trackers:
-            try:
-                tracker.finish(failed=failed)
-            except Exception as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+            listens(tracker, "finish", failed=failed)
 
 
 def without_secrets(config: Any) -> Any:
-    """The same with texts under names such as ``api_key`` or ``token``, and names and passwords in addresses, left out."""
+    """The same without secrets: texts under names such as ``api_key`` or ``token``, what follows such a name or "Bearer" in a
+    text, and names and passwords in addresses.
+    """
     if isinstance(config, Mapping):
         return {str(name): _hidden(value) if _secret(str(name)) else without_secrets(value) for name, value in config.items()}
     if isinstance(config, list | tuple):
         return [without_secrets(value) for value in config]
-    return _USERINFO.sub("", config) if isinstance(config, str) else config
+    return _clean(config) if isinstance(config, str) else config
+
+
+def _clean(text: str) -> str:
+    return _BEARER.sub(rf"\1{LEFT_OUT}", _NAMED.sub(rf"\1{LEFT_OUT}", _USERINFO.sub("", text)))
 
 
 def _secret(name: str) -> bool:

@@ -18,6 +18,9 @@ _LONGEST = 500
 """Characters of a parameter's value that every server takes."""
 _MOST = 100
 """Parameters that a server takes in one call."""
+_MOST_METRICS = 1000
+"""The same of metrics."""
+_LONGEST_NAME = 250
 
 
 class MLflow:
@@ -43,7 +46,8 @@ class MLflow:
         self._run = self._client.create_run(self._experiment(local=not served)).info.run_id
         kept = without_secrets(config)
         self._client.log_dict(self._run, kept, "config.json")
-        params = [self._mlflow.entities.Param(_name(name), str(value)[:_LONGEST]) for name, value in flat(kept).items()]
+        values = {_name(name): str(value)[:_LONGEST] for name, value in flat(kept).items()}  # no name twice
+        params = [self._mlflow.entities.Param(name, value) for name, value in values.items()]
         for start in range(0, len(params), _MOST):
             self._client.log_batch(self._run, params=params[start : start + _MOST])
 
@@ -60,7 +64,8 @@ class MLflow:
         now = int(time.time() * 1000)
         metric = self._mlflow.entities.Metric
         found = [metric(_name(name), float(value), now, step) for name, value in values.items() if math.isfinite(value)]
-        self._client.log_batch(self._run, metrics=found)
+        for start in range(0, len(found), _MOST_METRICS):
+            self._client.log_batch(self._run, metrics=found[start : start + _MOST_METRICS])
 
     def table(self, name: str, rows: Rows) -> None:
         """As an artifact in the form that MLflow shows as a table."""
@@ -76,5 +81,6 @@ class MLflow:
 
 
 def _name(name: str) -> str:
-    """A name in the letters that MLflow takes."""
-    return re.sub(r"[^\w\-. /]", "_", name).strip("/.") or "_"
+    """A name in the letters that MLflow takes, without parts that a path would lose (empty, ``.``, ``..``)."""
+    parts = (part for part in re.sub(r"[^\w\-. /]", "_", name).split("/") if part.strip("."))
+    return "/".join(parts)[:_LONGEST_NAME].strip("/.") or "_"

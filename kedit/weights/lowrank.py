@@ -109,7 +109,7 @@ class Overlay:
         self.edits[edit_id] = dict(factors)
         try:
             self._apply(factors)
-        except Exception:  # out of memory: some modules have it, others not
+        except BaseException:  # out of memory, or Ctrl-C: some modules have it, others not
             self.drop(edit_id)
             raise
 
