@@ -124,7 +124,7 @@ def figures(run: Run | Results, only: Collection[str] | None = None, *, judged: 
             hint = f"{HEADLINES!r} is drawn of the folder of a matrix." if kind == HEADLINES else ""
             raise unknown_name("kind of figure of a run", kind, KINDS, hint)
     results = run if isinstance(run, Results) else Results(run, judged)
-    for kind, draw in KINDS.items():
+    for kind, draw in KINDS.items() if results.editors else ():
         if only is None or kind in only:
             yield from draw(results)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from fake_runs import make_run
+from fakes import FakeBackbone, FakeBenchmark
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont
@@ -26,6 +27,7 @@ from kedit.bootstrap import Estimate
 from kedit.cli import main
 from kedit.comparison import Comparison, compare
 from kedit.errors import DataError, UnknownNameError
+from kedit.evaluate import evaluate
 from kedit.figures import KINDS, figures, matrix_figure, write_figures
 from kedit.judging import open_judge, score_run
 from kedit.metrics import final_records
@@ -358,3 +360,9 @@ def test_the_command_writes_what_was_asked_for_and_says_what_it_cannot(run: Run,
     bare = make_run(tmp_path / "bare", size=1, editors={"base": None})
     none = kedit("figures", bare.path, "--only", "router")
     assert none.exit_code == 1 and "has no figure of router" in none.output
+
+
+def test_a_run_without_editors_has_no_figures_and_says_so(tmp_path: Path) -> None:
+    run = evaluate({}, FakeBackbone(), FakeBenchmark(1), out=tmp_path / "run", cache_dir=tmp_path / "cache")
+    with pytest.raises(DataError, match="has no figure of"):
+        write_figures(run.path, tmp_path / "figures")
