@@ -19,7 +19,7 @@ from kedit.pairing import Result, Sample, Samples, scorer_name
 from kedit.replicates import Arm, arms
 from kedit.report.comparison import comparison_table
 from kedit.report.escape import csv_cell
-from kedit.report.html import notes_html, table_html
+from kedit.report.html import shown_html
 from kedit.report.tables import Table
 from kedit.report.text import markdown, table_text
 from kedit.run import Run
@@ -125,8 +125,7 @@ class Comparison:
         return text
 
     def _repr_html_(self) -> str:
-        table = self.table()
-        return f'<div class="kedit">{table_html(table)}{notes_html(table)}</div>'
+        return shown_html(self.table())
 
 
 _NOTHING = Row("", "", "", "", "")

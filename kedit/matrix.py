@@ -25,7 +25,7 @@ from kedit.methods import nothing
 from kedit.metrics import OVERALL
 from kedit.plots import bars_plot, save_plot
 from kedit.report.export import safe_name
-from kedit.report.html import notes_html, table_html
+from kedit.report.html import shown_html
 from kedit.report.notes import FEW_CASES, Note
 from kedit.report.results import Results
 from kedit.report.tables import Column, Table
@@ -151,8 +151,7 @@ class Matrix:
         return table_text(self.table())
 
     def _repr_html_(self) -> str:
-        table = self.table()
-        return f'<div class="kedit">{table_html(table)}{notes_html(table)}</div>'
+        return shown_html(self.table())
 
 
 def _part(benchmark: str, results: Results, task: str) -> Part:

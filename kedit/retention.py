@@ -15,7 +15,7 @@ from kedit.forgetting import Retention as Matrix
 from kedit.plots import curve_plot, retention_plot, retention_plots, save_plot
 from kedit.protocols import RELIABILITY
 from kedit.report.export import safe_name
-from kedit.report.html import notes_html, table_html
+from kedit.report.html import shown_html
 from kedit.report.results import Results
 from kedit.report.tables import Table, retention_tables
 from kedit.report.text import csv_text, table_text
@@ -135,7 +135,7 @@ class Retained:
         return "\n\n".join(table_text(table) for table in self.tables())
 
     def _repr_html_(self) -> str:
-        return "".join(f'<div class="kedit">{table_html(table)}{notes_html(table)}</div>' for table in self.tables())
+        return "".join(map(shown_html, self.tables()))
 
 
 def retention(run: Run, *, task: str | None = None, order: str | None = None, judged: Scoring | None = None) -> Retained:

@@ -32,6 +32,14 @@ def mismatch(editor: Editor, backbone: str) -> list[str]:
     return _differences(folder, editor) if folder is not None else []
 
 
+def take(editor: Editor, backbone: Backbone) -> None:
+    """Attach an editor where it is not attached yet, and load what ships for it where it has learned nothing."""
+    if getattr(editor, "backbone_", None) is not backbone:
+        editor.attach(backbone)
+    if not editor.fitted and (folder := shipped(editor, backbone.id)) is not None:
+        editor.load(folder)
+
+
 def bring(editors: Mapping[str, Editor], backbone: Backbone, benchmark: Benchmark) -> None:
     """Load what ships for those editors that have learned nothing for this backbone, where their parameters are its.
 

@@ -34,6 +34,11 @@ def folders(fitted: Sequence[str], names: Sequence[str]) -> dict[str, Path]:
     return found
 
 
+def folder_of(fitted: Path | None, name: str) -> Path | None:
+    """The folder of what the one editor of a command learned, as ``folders`` checks it; None where none is given."""
+    return folders([f"{name}={fitted}"], [name])[name] if fitted is not None else None
+
+
 def make(spec: str, settings: Sequence[str], backbone: str, place: Path | None = None, **more: Any) -> Editor:
     """The editor that is named: parameters by ``--set``, else ``more``, else those it was fitted with, else the backbone's.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kedit.commands.fitted import folders, make
+from kedit.commands.fitted import folder_of, make
 from kedit.commands.shared import (
     backbone_option,
     known_settings,
@@ -58,8 +58,8 @@ def opened(
     """The session that the options ask for; what a user should know of it goes to standard error."""
     from kedit.benchmarks import benchmark
 
-    places = folders([f"{editor}={fitted}"], [editor]) if fitted else {}
-    chosen = _editor(editor, settings, backbone, fitted)
+    place = folder_of(fitted, editor)
+    chosen = _editor(editor, settings, backbone, place)
     source = benchmark(train_on) if not chosen.needs_cases else None
 
     from kedit.backbone import load_backbone
@@ -67,8 +67,8 @@ def opened(
     from kedit.wording import SYSTEM_PROMPTS
 
     model = load_backbone(backbone, **loading)
-    if editor in places:
-        chosen.attach(model).load(places[editor])
+    if place is not None:
+        chosen.attach(model).load(place)
     if source is not None and not chosen.fitted:
         click.echo(f"{editor} looks at the train split of {source.name} first.", err=True)
     ready(chosen, model, source)

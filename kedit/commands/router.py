@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kedit.commands.fitted import folders, make
+from kedit.commands.fitted import folder_of, make
 from kedit.commands.shared import (
     backbone_option,
     benchmark_option,
@@ -21,7 +21,7 @@ from kedit.commands.shared import (
     set_option,
 )
 from kedit.errors import unknown_name
-from kedit.shipped import shipped
+from kedit.shipped import take
 
 if TYPE_CHECKING:
     from kedit.benchmark import Benchmark
@@ -92,15 +92,14 @@ def _router(spec: str, settings: Sequence[str], backbone: str, fitted: Path | No
     from kedit.backbone import load_backbone
     from kedit.routers.routed import Routed
 
-    places = folders([f"{spec}={fitted}"], [spec]) if fitted else {}
-    made = make(spec, settings, backbone, fitted)
+    place = folder_of(fitted, spec)
+    made = make(spec, settings, backbone, place)
     if not isinstance(made, Routed):
         raise click.UsageError(f"{spec} has no router: it does not decide which requests an insert concerns")
     model = load_backbone(backbone, **loading)
-    made.attach(model)
-    place = places.get(spec) or shipped(made, backbone)
     if place is not None:
-        made.load(place)
+        made.attach(model).load(place)
+    take(made, model)
     if not made.fitted:
         raise click.UsageError(f"{spec} has learned nothing yet: give --fitted FOLDER, made by kedit train {spec}")
     return made.router_

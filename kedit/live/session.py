@@ -20,7 +20,7 @@ from kedit.errors import ContractError, DataError, KeditError, NotFittedError, N
 from kedit.generators import generators_restored, seed_by
 from kedit.live.inserts import Image, image_of, knowledge_of, read_knowledge, request_of
 from kedit.live.saved import find_saved, write_saved
-from kedit.shipped import mismatch, shipped
+from kedit.shipped import mismatch, take
 from kedit.types import Answer, Knowledge, Request
 from kedit.wording import SYSTEM_PROMPTS
 
@@ -369,10 +369,7 @@ def ready(editor: Editor, backbone: Backbone, benchmark: Benchmark | None = None
     One that only collects cases (``needs_cases`` is False) collects those of ``benchmark``'s train split, where one is given.
     Raises NotFittedError for an editor that has still learned nothing: a session trains nothing by itself.
     """
-    if getattr(editor, "backbone_", None) is not backbone:
-        editor.attach(backbone)
-    if not editor.fitted and (folder := shipped(editor, backbone.id)) is not None:
-        editor.load(folder)
+    take(editor, backbone)
     if not editor.fitted and not editor.needs_cases and benchmark is not None:
         editor.fit(benchmark.train())
     if not editor.fitted:

@@ -46,6 +46,11 @@ def notes_html(table: Table) -> str:
     return f'<ul class="notes">{"".join(items)}</ul>' if table.notes else ""
 
 
+def shown_html(table: Table) -> str:
+    """A table with its notes, as a notebook shows what is a table."""
+    return f'<div class="kedit">{table_html(table)}{notes_html(table)}</div>'
+
+
 def run_html(run: Run) -> str:
     """A run for a notebook: each task's scores and measures in every order, counts where there is one, warnings; no script."""
     shown = [table for table in tables(Results(run)) if table.kind in ("scores", "measures")]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from kedit.methods.context.view import LIMIT, InView, Part, Words, text_of
-from kedit.methods.context.visual import FIRST, Which, captioned, check_exemplars, exemplars
+from kedit.methods.context.view import LIMIT, Part, Words, text_of
+from kedit.methods.context.visual import FIRST, VisualContext, Which, captioned, exemplars
 from kedit.types import Knowledge, Request
 
 
-class MultimodalContext(InView):
+class MultimodalContext(VisualContext):
     """Puts exemplar images and then the text of what is inserted before the request (CROPE, section 4).
 
     Images are chosen as ``VisualContext`` does, the text as ``TextualContext`` does. Captions are off, since CROPE describes
@@ -35,10 +35,6 @@ class MultimodalContext(InView):
         self.captions = captions
         self.wrap = wrap
         self.limit = limit
-
-    def build(self) -> None:
-        super().build()
-        check_exemplars(self.images, self.which, self.permutation)
 
     def parts(self, items: Sequence[Knowledge], request: Request) -> list[Part]:
         shown: list[Part] = []
